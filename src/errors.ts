@@ -1,0 +1,50 @@
+/**
+ * The one error class a user meets. A message says what was wrong, where, what was got, what was expected and what to
+ * do; `code` is stable, for programs and for the troubleshooting page.
+ */
+export type ErrorCode =
+  | "CONFIG"
+  | "MODEL_FILE"
+  | "TOKENIZER"
+  | "MEMORY"
+  | "SAMPLE_FILE"
+  | "ENVIRONMENT"
+  | "DEVICE"
+  | "NATIVE_ADDON"
+  | "SHARED_MEMORY"
+  | "CHECKPOINT"
+  | "DISK"
+  | "PIPELINE"
+  | "USAGE";
+
+export interface ErrorDetail {
+  /** File, config path, line or process where it was found. */
+  where?: string;
+  got?: unknown;
+  expected?: string;
+  /** What the user can do now. */
+  hint?: string;
+  cause?: unknown;
+}
+
+export class AgentRLError extends Error {
+  readonly code: ErrorCode;
+  readonly detail: ErrorDetail;
+
+  constructor(code: ErrorCode, what: string, detail: ErrorDetail = {}) {
+    const lines = [what];
+    if (detail.where !== undefined) lines.push(`  where:    ${detail.where}`);
+    if (detail.got !== undefined) lines.push(`  got:      ${show(detail.got)}`);
+    if (detail.expected !== undefined) lines.push(`  expected: ${detail.expected}`);
+    if (detail.hint !== undefined) lines.push(`  do:       ${detail.hint}`);
+    super(lines.join("\n"), detail.cause === undefined ? undefined : { cause: detail.cause });
+    this.name = "AgentRLError";
+    this.code = code;
+    this.detail = detail;
+  }
+}
+
+function show(value: unknown): string {
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));
+  return text.length > 300 ? `${text.slice(0, 300)}… (${text.length} characters)` : text;
+}

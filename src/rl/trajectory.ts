@@ -1,0 +1,52 @@
+/**
+ * The record of one episode: five parallel arrays, one entry a token, appended to and never rewritten. Text is never
+ * rendered twice: what the policy saw is exactly `tokens`, and the loss mask is exactly `sampled`.
+ */
+import type { EndReason } from "../env/environment.ts";
+
+/** Which policy produced a sampled token. */
+export const PolicyId = { current: 0, stale: 1, external: 2 } as const;
+
+export interface Turn {
+  /** Token offsets [start, end) of what the policy sampled in this turn. */
+  start: number;
+  end: number;
+  reward: number;
+  /** The turn's text did not parse as a tool call although it tried to be one. */
+  parseFailure: boolean;
+}
+
+export interface Trajectory {
+  task: string;
+  split: string;
+  index: number;
+  /** The sampler's counter: every sample of one group answers the same task index. */
+  group: number;
+  /** Place in the group, 0-based. */
+  sample: number;
+  seed: number;
+
+  /** [n] token ids: prompt, sampled turns and environment messages in order. */
+  tokens: Uint32Array;
+  /** [n] 1 where the policy sampled the token. This is the loss mask. */
+  sampled: Uint8Array;
+  /** [n] log-softmax over the whole vocabulary at `temperature`, 0 where not sampled. */
+  logProbs: Float32Array;
+  /** [n] mass kept by top-k, top-p, min-p; 1 where nothing was cut. */
+  keptMass: Float32Array;
+  /** [n] PolicyId of sampled tokens. */
+  policy: Uint8Array;
+  /** [n] weight version that computed the token's own step (for an unsampled token: that wrote its keys and values). */
+  version: Uint32Array;
+  /** [n] oldest weight version among the keys and values in the token's context. */
+  oldestVersion: Uint32Array;
+
+  temperature: number;
+  turns: Turn[];
+  /** Sum of the turns' rewards as the environment gave them. */
+  reward: number;
+  endReason: EndReason;
+  metrics: Record<string, number>;
+  /** Milliseconds. */
+  timings: { total: number; environment: number; generation: number };
+}
