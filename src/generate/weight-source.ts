@@ -1,0 +1,16 @@
+/**
+ * Where the engine's weights come from: fixed ones (evaluation) or the weight board (training), asked between two
+ * decode steps so that an update never stops an episode.
+ */
+import type { Weights } from "../model/weights.ts";
+
+export interface WeightSource {
+  /** The newest weights there are, held until the next call or `close`. */
+  latest(): { version: number; weights: Weights };
+  close(): void;
+}
+
+export function fixedWeights(weights: Weights, version = 0): WeightSource {
+  const held = { version, weights };
+  return { latest: () => held, close: () => {} };
+}

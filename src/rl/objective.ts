@@ -1,0 +1,68 @@
+/**
+ * The PPO clipped surrogate (Schulman et al. 2017, Eq. 7), with the two clip ranges apart (DAPO's clip-higher, Yu et
+ * al. 2025, arXiv 2503.14476) and an entropy bonus. For a sampled token with recorded log-probability μ (behaviour
+ * policy), current log-probability π, advantage A and entropy H, and N the sampled tokens of the whole batch:
+ *
+ *     ρ = exp(π − μ)
+ *     loss = Σ_t w_t [ −min(ρ A, clip(ρ, 1 − clipLow, 1 + clipHigh) A) − entropyBonus · H ] / N
+ *
+ * w_t = 1 unless a trajectory carries another weight. N is fixed before the backward pass, so neither micro-batches
+ * nor packing change the gradient.
+ */
+export interface ClipConfig {
+  clipLow: number;
+  clipHigh: number;
+  entropyBonus: number;
+}
+
+export interface ObjectiveInput {
+  /** [n] log-probabilities under the weights being trained. */
+  logProbs: Float32Array;
+  /** [n] entropies in nats. */
+  entropies: Float32Array;
+  /** [n] recorded log-probabilities. */
+  behaviour: Float32Array;
+  /** [n] */
+  advantages: Float32Array;
+  /** N: sampled tokens of the batch. */
+  denominator: number;
+}
+
+export interface ObjectiveOutput {
+  /** This part's share of the loss. */
+  loss: number;
+  /** [n] dLoss/dLogProb. */
+  dLogProbs: Float32Array;
+  /** [n] dLoss/dEntropy. */
+  dEntropies: Float32Array;
+  /** Tokens whose gradient the clip removed. */
+  clipped: number;
+  /** Σ ρ and Σ H, for the metrics. */
+  ratioSum: number;
+  entropySum: number;
+}
+
+export function clippedSurrogate(input: ObjectiveInput, config: ClipConfig): ObjectiveOutput {
+  const { logProbs, entropies, behaviour, advantages, denominator } = input;
+  const n = logProbs.length;
+  const dLogProbs = new Float32Array(n);
+  const dEntropies = new Float32Array(n).fill(-config.entropyBonus / denominator);
+  let loss = 0;
+  let clipped = 0;
+  let ratioSum = 0;
+  let entropySum = 0;
+  for (let t = 0; t < n; t++) {
+    const advantage = advantages[t]!;
+    const ratio = Math.exp(logProbs[t]! - behaviour[t]!);
+    const bounded = Math.min(Math.max(ratio, 1 - config.clipLow), 1 + config.clipHigh);
+    // The minimum takes the clipped branch exactly when the clip makes the surrogate smaller; its gradient is 0.
+    const isClipped = bounded * advantage < ratio * advantage;
+    loss -= Math.min(ratio * advantage, bounded * advantage) / denominator;
+    loss -= (config.entropyBonus * entropies[t]!) / denominator;
+    if (isClipped) clipped++;
+    else dLogProbs[t] = (-ratio * advantage) / denominator;
+    ratioSum += ratio;
+    entropySum += entropies[t]!;
+  }
+  return { loss, dLogProbs, dEntropies, clipped, ratioSum, entropySum };
+}
