@@ -1,0 +1,200 @@
+/**
+ * From a config file and `--set` flags to a checked config. Everything that is wrong is said at once, in one error:
+ * the first problem in full, the others by place.
+ */
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { stringify } from "yaml";
+import type { z } from "zod";
+import { AgentRLError, type ErrorDetail } from "../errors.ts";
+import { accepts, type Field, fieldAt, fieldsOf, suggestKey } from "./fields.ts";
+import { type Conflict, type NoEffectRule, noEffect } from "./rules.ts";
+import { type SftConfig, sftConflicts, sftNoEffect, sftSchema } from "./sft.ts";
+import { ConfigSource, display } from "./source.ts";
+import { type TrainConfig, trainConflicts, trainNoEffect, trainSchema } from "./train.ts";
+
+export interface LoadedConfig<C> {
+  config: C;
+  file: string;
+  /** The resolved config, defaults included and paths absolute, as YAML for the run folder. */
+  yaml: string;
+}
+
+/** @throws AgentRLError CONFIG naming key, file:line:col or flag, what was got and what is accepted. */
+export function loadTrainConfig(file: string, sets: readonly string[] = []): LoadedConfig<TrainConfig> {
+  return load(file, sets, trainSchema, trainNoEffect, trainConflicts, ["model.path"]);
+}
+
+/** @throws AgentRLError CONFIG, as loadTrainConfig. */
+export function loadSftConfig(file: string, sets: readonly string[] = []): LoadedConfig<SftConfig> {
+  return load(file, sets, sftSchema, sftNoEffect, sftConflicts, ["model.path", "tokenizer"]);
+}
+
+interface Problem {
+  what: string;
+  path: PropertyKey[];
+  detail: ErrorDetail;
+}
+
+function load<S extends z.ZodType>(
+  file: string,
+  sets: readonly string[],
+  schema: S,
+  noEffectRules: readonly NoEffectRule<z.output<S>>[],
+  conflictsOf: (config: z.output<S>) => Conflict[],
+  mustExist: readonly string[],
+): LoadedConfig<z.output<S>> {
+  const source = new ConfigSource(file, sets);
+  const fields = fieldsOf(schema);
+  dropEmptySections(source.data, fields);
+
+  const result = schema.safeParse(source.data);
+  if (!result.success) {
+    fail(
+      source,
+      result.error.issues.flatMap((issue) => explain(issue, source, fields)),
+    );
+  }
+  const config: z.output<S> = result.data;
+
+  const contradictions: Problem[] = [
+    ...noEffect(noEffectRules, config, source.explicit()).map(({ path, why }) => ({
+      what: `${path} has no effect: ${why}.`,
+      path: path.split("."),
+      detail: { got: valueAt(source.data, path.split(".")), expected: "no such key", hint: `Remove ${path}.` },
+    })),
+    ...conflictsOf(config).map(({ path, what, got, expected, hint }) => ({
+      what,
+      path: path.split("."),
+      detail: { got, expected, hint },
+    })),
+  ];
+  if (contradictions.length > 0) fail(source, contradictions);
+
+  const missing = resolvePaths(config as Record<string, unknown>, fields, source, mustExist);
+  if (missing.length > 0) fail(source, missing);
+  return { config, file, yaml: stringify(config) };
+}
+
+/** `optimizer:` with nothing (or only comments) below it means: all defaults. */
+function dropEmptySections(data: Record<string, unknown>, field: Field): void {
+  for (const [key, value] of Object.entries(data)) {
+    const child = field.properties?.[key];
+    if (!child?.properties) continue;
+    if (value === null) delete data[key];
+    else if (typeof value === "object") dropEmptySections(value as Record<string, unknown>, child);
+  }
+}
+
+/** One zod issue in the words of the config. */
+function explain(issue: z.core.$ZodIssue, source: ConfigSource, fields: Field): Problem[] {
+  const parent = issue.path;
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => {
+      const path = [...parent, key];
+      const meant = suggestKey(fields, parent, key);
+      const known = Object.keys(fieldAt(fields, parent)?.properties ?? {});
+      return {
+        what: `Unknown key \`${path.join(".")}\`.`,
+        path,
+        detail: {
+          got: key,
+          expected: known.length === 0 ? "no keys here" : `one of ${known.join(", ")}`,
+          hint: meant === undefined ? "Remove it." : `Did you mean \`${meant}\`?`,
+        },
+      };
+    });
+  }
+  const name = parent.join(".");
+  const field = fieldAt(fields, parent);
+  const expected = field ? accepts(field) : issue.message;
+  const value = valueAt(source.data, parent);
+  if (value === undefined) {
+    return [
+      {
+        what: `Missing key \`${name}\`.`,
+        path: parent,
+        detail: { expected, hint: field?.description ? `Set it: ${field.description}` : `Set ${name}.` },
+      },
+    ];
+  }
+  return [
+    {
+      what: `Wrong value for \`${name}\`.`,
+      path: parent,
+      detail: {
+        got:
+          typeof value === "string"
+            ? JSON.stringify(value)
+            : Number.isNaN(value)
+              ? "NaN"
+              : value === Infinity
+                ? "Infinity"
+                : value,
+        expected,
+        hint: field?.description ?? "Correct it.",
+      },
+    },
+  ];
+}
+
+function fail(source: ConfigSource, problems: Problem[]): never {
+  const sorted = [...problems].sort((a, b) => source.order(a.path) - source.order(b.path));
+  const [first, ...others] = sorted;
+  const also = others.map(({ what, path }) => `  also:     ${source.where(path)}: ${what}`);
+  const { what, path, detail } = first!;
+  throw new AgentRLError("CONFIG", what, {
+    ...detail,
+    where: source.where(path),
+    hint: [detail.hint ?? "Correct it.", ...also].join("\n"),
+  });
+}
+
+/** Makes every path of the config absolute, and reports those of `mustExist` that lead nowhere. */
+function resolvePaths(
+  config: Record<string, unknown>,
+  fields: Field,
+  source: ConfigSource,
+  mustExist: readonly string[],
+): Problem[] {
+  const problems: Problem[] = [];
+  const visit = (value: unknown, path: string[]) => {
+    if (value === null || typeof value !== "object") return;
+    for (const [key, child] of Object.entries(value)) {
+      const here = [...path, key];
+      const field = fieldAt(fields, here);
+      if (field?.format !== "path" || typeof child !== "string") {
+        visit(child, here);
+        continue;
+      }
+      const absolute = resolve(source.baseOf(here), child);
+      (value as Record<string, unknown>)[key] = absolute;
+      const name = here.join(".");
+      if ((mustExist.includes(name) || name.endsWith(".options.data")) && !existsSync(absolute)) {
+        const fromHere = existsSync(resolve(child));
+        problems.push({
+          what: `${name} does not exist.`,
+          path: here,
+          detail: {
+            got: child,
+            expected: `a path that exists; looked for ${display(absolute)}`,
+            hint: fromHere
+              ? `Paths in a config file start at its own folder, not at the working folder.`
+              : `Check the path.`,
+          },
+        });
+      }
+    }
+  };
+  visit(config, []);
+  return problems;
+}
+
+function valueAt(data: unknown, path: readonly PropertyKey[]): unknown {
+  let value = data;
+  for (const part of path) {
+    if (value === null || typeof value !== "object" || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<PropertyKey, unknown>)[part];
+  }
+  return value;
+}

@@ -1,0 +1,76 @@
+/**
+ * The sections that `train` and `sft` configs share. A field's `.describe()` text is its help, its documentation and its
+ * entry in the JSON schema; its default lives here and nowhere else.
+ */
+import { z } from "zod";
+import type { Conflict } from "./rules.ts";
+
+export const fraction = () => z.number().min(0).max(1);
+export const count = () => z.int().min(1);
+/** A path in a config file: resolved against the folder of that file (on the command line: the working folder). */
+export const path = () => z.string().min(1).meta({ format: "path" });
+
+export const seedField = z
+  .int()
+  .min(0)
+  .max(0xffff_ffff)
+  .default(1)
+  .describe("Seed of every random choice of the run: tasks, sampling, initial weights.");
+
+export const taskSchema = z
+  .strictObject({
+    name: z.enum(["dbbench", "kg"]).describe("Environment."),
+    split: z.string().min(1).default("train").describe("Which of the environment's frozen task lists to draw from."),
+    weight: z.number().gt(0).default(1).describe("Share of this task among the groups, relative to the other tasks."),
+    maxTurns: count().optional().describe("Turns an episode may take; the environment's own limit when absent."),
+    options: z
+      .strictObject({
+        data: path().optional().describe("File of tasks in AgentBench's format; generated tasks when absent."),
+        prompt: z
+          .enum(["full", "brief"])
+          .default("brief")
+          .describe("System prompt: AgentBench's own text, or a short one that fits a small model's context."),
+      })
+      .prefault({})
+      .describe("Options of the environment."),
+  })
+  .describe("One task of the mix.");
+
+export const tasksField = z.array(taskSchema).min(1).describe("The tasks trained on together.");
+
+export const optimizerSchema = z
+  .strictObject({
+    lr: z.number().min(0).max(1).default(1e-5).describe("Peak learning rate; 0 measures without learning."),
+    warmupSteps: z.int().min(0).default(0).describe("Steps over which the learning rate rises linearly from 0."),
+    schedule: z
+      .enum(["constant", "linear", "cosine"])
+      .default("constant")
+      .describe("How the learning rate falls after the warm-up, ending at the last step."),
+    minLrRatio: fraction().default(0.1).describe("Final learning rate as a share of `lr`."),
+    beta1: z.number().min(0).lt(1).default(0.9).describe("AdamW: decay of the gradient's running mean."),
+    beta2: z.number().min(0).lt(1).default(0.95).describe("AdamW: decay of the squared gradient's running mean."),
+    eps: z.number().gt(0).default(1e-8).describe("AdamW: added to the denominator."),
+    weightDecay: z.number().min(0).default(0).describe("Decoupled weight decay (Loshchilov & Hutter 2019)."),
+    maxGradNorm: z.number().min(0).default(1).describe("Gradients of a larger global norm are scaled to it; 0 = off."),
+  })
+  .describe("AdamW and the learning-rate schedule.");
+
+export type TaskConfig = z.output<typeof taskSchema>;
+export type OptimizerConfig = z.output<typeof optimizerSchema>;
+
+/** Metrics are reported by task name, so a name stands once. */
+export function taskConflicts(tasks: readonly TaskConfig[]): Conflict[] {
+  return tasks.flatMap((task, i) =>
+    tasks.findIndex((other) => other.name === task.name) === i
+      ? []
+      : [
+          {
+            path: `tasks.${i}.name`,
+            what: `Task ${task.name} is listed twice.`,
+            got: task.name,
+            expected: "each task once",
+            hint: "Merge the two entries; set `weight` to give a task more groups.",
+          },
+        ],
+  );
+}

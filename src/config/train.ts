@@ -1,0 +1,179 @@
+/**
+ * The config of `agentrl train`: one schema a section, and the rules that hold between fields. A field that would do
+ * nothing in the chosen mode is refused by name (`noEffect`), since a silently ignored option is a wrong experiment.
+ */
+import { z } from "zod";
+import type { Conflict, NoEffectRule } from "./rules.ts";
+import { count, fraction, optimizerSchema, path, seedField, taskConflicts, tasksField } from "./sections.ts";
+
+const modelSchema = z
+  .strictObject({
+    path: path().describe("Model folder in Hugging Face's layout: config.json, tokenizer.json, *.safetensors."),
+  })
+  .describe("The policy to start from.");
+
+const rolloutSchema = z
+  .strictObject({
+    processes: count().max(256).default(1).describe("Rollout processes."),
+    threads: count().max(256).default(1).describe("Compute threads of each rollout process."),
+    maxSequences: count().max(4096).default(32).describe("Episodes that one rollout process runs at once."),
+    groupSize: count().default(8).describe("Episodes per task drawn: the samples that are compared with each other."),
+    groupsPerStep: count().default(8).describe("Complete groups in one optimizer step."),
+    temperature: z.number().gt(0).max(10).default(1).describe("Sampling temperature, the learner's as well."),
+    topK: z.int().min(0).default(0).describe("Sample among the k likeliest tokens only; 0 = off."),
+    topP: z.number().gt(0).max(1).default(1).describe("Sample in the smallest set with this much mass; 1 = off."),
+    minP: z
+      .number()
+      .min(0)
+      .lt(1)
+      .default(0)
+      .describe("Drop tokens below this share of the likeliest token's probability; 0 = off."),
+    maxTokensPerTurn: count().default(256).describe("Tokens the policy may sample in one turn."),
+    contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
+  })
+  .describe("How episodes are generated.");
+
+const algorithmSchema = z
+  .strictObject({
+    advantage: z
+      .enum(["grpo"])
+      .default("grpo")
+      .describe("grpo: reward minus the group's mean (Shao et al. 2024, arXiv 2402.03300)."),
+    normalizeStd: z.boolean().default(true).describe("Divide advantages by their standard deviation."),
+    clipLow: z.number().gt(0).lt(1).default(0.2).describe("PPO clipping: the ratio counts down to 1 - clipLow."),
+    clipHigh: z.number().gt(0).max(10).default(0.28).describe("PPO clipping: the ratio counts up to 1 + clipHigh."),
+    entropyBonus: z.number().min(0).default(0).describe("Weight of the mean token entropy in the objective."),
+    incompletePenalty: z
+      .number()
+      .max(0)
+      .default(-0.2)
+      .describe("Added to the reward of an episode that ends at a turn, length or context limit."),
+  })
+  .describe("The objective.");
+
+const learnerSchema = z
+  .strictObject({
+    threads: count().max(256).default(1).describe("Compute threads of the learner process."),
+    microBatchTokens: count()
+      .default(4096)
+      .describe("Tokens per forward and backward pass. Sets memory and speed; the gradient does not depend on it."),
+  })
+  .describe("The learner process.");
+
+const stalenessSchema = z
+  .strictObject({
+    maxLag: count()
+      .default(4)
+      .describe("Weight versions by which a group's oldest token may be older than the weights it trains."),
+  })
+  .describe("How far generation may run ahead of training.");
+
+const verifySchema = z
+  .strictObject({
+    fraction: fraction()
+      .default(0.1)
+      .describe("Share of sampled tokens recomputed under the weights that sampled them: the metric `mismatch`."),
+  })
+  .describe("The check that sampler and learner compute the same numbers.");
+
+const checkpointSchema = z
+  .strictObject({
+    every: z.int().min(0).default(10).describe("Steps between checkpoints; 0 = only at the end."),
+    keep: count().default(2).describe("Newest checkpoints kept on disk."),
+  })
+  .describe("Checkpoints.");
+
+const evaluationSchema = z
+  .strictObject({
+    every: z.int().min(0).default(0).describe("Steps between evaluations during the run; 0 = none."),
+    episodes: count().default(100).describe("Episodes per task in one evaluation."),
+    split: z.string().min(1).default("eval").describe("The environment's task list to evaluate on."),
+    temperature: z.number().min(0).max(10).default(0).describe("Sampling temperature of evaluations; 0 = greedy."),
+  })
+  .describe("Evaluations on held-out tasks.");
+
+export const trainSchema = z
+  .strictObject({
+    model: modelSchema,
+    seed: seedField,
+    steps: count().describe("Optimizer steps of the run."),
+    mode: z
+      .enum(["async", "sync"])
+      .default("async")
+      .describe("async: generation and training never wait for each other. sync: they alternate, bit-reproducible."),
+    device: z
+      .enum(["auto", "native"])
+      .default("auto")
+      .describe("Where to compute. native: this machine's CPU. auto: the best device this version has."),
+    tasks: tasksField,
+    rollout: rolloutSchema.prefault({}),
+    algorithm: algorithmSchema.prefault({}),
+    optimizer: optimizerSchema.prefault({}),
+    learner: learnerSchema.prefault({}),
+    staleness: stalenessSchema.prefault({}),
+    verify: verifySchema.prefault({}),
+    checkpoint: checkpointSchema.prefault({}),
+    evaluation: evaluationSchema.prefault({}),
+  })
+  .describe("Config of `agentrl train`.");
+
+export type TrainConfig = z.output<typeof trainSchema>;
+
+/** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
+export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
+  {
+    path: "staleness.maxLag",
+    when: (c) => c.mode === "sync",
+    why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
+  },
+  ...(["algorithm.clipLow", "algorithm.clipHigh"] as const).map((path) => ({
+    path,
+    when: (c: TrainConfig) => c.mode === "sync",
+    why: "mode is sync: every token is trained by the weights that sampled it, so the ratio is exactly 1 and never clipped",
+  })),
+  {
+    path: "tasks.*.weight",
+    when: (c) => c.tasks.length === 1,
+    why: "there is one task, which gets all groups whatever its weight",
+  },
+  {
+    path: "optimizer.minLrRatio",
+    when: (c) => c.optimizer.schedule === "constant",
+    why: "optimizer.schedule is constant: the learning rate never falls",
+  },
+  {
+    path: "checkpoint.keep",
+    when: (c) => c.checkpoint.every === 0,
+    why: "checkpoint.every is 0: there is only the final checkpoint",
+  },
+  ...(["evaluation.episodes", "evaluation.split", "evaluation.temperature"] as const).map((path) => ({
+    path,
+    when: (c: TrainConfig) => c.evaluation.every === 0,
+    why: "evaluation.every is 0: the run does not evaluate",
+  })),
+];
+
+/** Values that are each in range but do not go together. */
+export function trainConflicts(config: TrainConfig): Conflict[] {
+  const { rollout, algorithm } = config;
+  const conflicts = taskConflicts(config.tasks);
+  if (rollout.groupSize === 1 && algorithm.advantage === "grpo") {
+    conflicts.push({
+      path: "rollout.groupSize",
+      what: "A group of one episode cannot be trained with algorithm.advantage grpo: its advantage is always 0.",
+      got: 1,
+      expected: "a whole number ≥ 2",
+      hint: "Set rollout.groupSize to 4 or more.",
+    });
+  }
+  if (rollout.maxTokensPerTurn >= rollout.contextLimit) {
+    conflicts.push({
+      path: "rollout.maxTokensPerTurn",
+      what: "One turn may take the whole context: no episode would have room for a prompt.",
+      got: rollout.maxTokensPerTurn,
+      expected: `less than rollout.contextLimit = ${rollout.contextLimit}`,
+      hint: "Lower rollout.maxTokensPerTurn or raise rollout.contextLimit.",
+    });
+  }
+  return conflicts;
+}
