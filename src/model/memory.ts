@@ -1,0 +1,85 @@
+/**
+ * What a run will allocate, before it allocates it: shown by --dry-run, and checked against the machine so that a model
+ * that is too large ends with a message instead of the kernel's out-of-memory killer.
+ */
+import { freemem, totalmem } from "node:os";
+import { AgentRLError } from "../errors.ts";
+import { planBytes } from "./buffers.ts";
+import type { ModelConfig } from "./config.ts";
+import { cachePlan, inferencePlan } from "./inference-pass.ts";
+import { parameterLayout } from "./parameters.ts";
+import { trainLayerPlan, trainSharedPlan } from "./train-pass.ts";
+
+export interface MemoryLimits {
+  /** Rows and scored rows of a training micro-batch; 0 rows: nothing is trained. */
+  maxRows: number;
+  maxScored: number;
+  /** Pages of one engine's KV cache; 0: nothing is generated. */
+  pages: number;
+  /** Versions that the weight board holds. */
+  boardSlots: number;
+  /** Rows of an engine's largest step; default 512. */
+  inferenceRows?: number;
+  /** Engines, each with a cache of its own; default 1. */
+  engines?: number;
+}
+
+export interface MemoryEstimate {
+  parts: { name: string; bytes: number }[];
+  /** Bytes. */
+  total: number;
+}
+
+/** Tensors only: the JavaScript heap and the tokenizer are small beside them and not counted. */
+export function estimateMemory(config: ModelConfig, limits: MemoryLimits): MemoryEstimate {
+  const { maxRows, maxScored, pages, boardSlots, inferenceRows = 512, engines = 1 } = limits;
+  const arena = 4 * parameterLayout(config).length;
+  const parts = [{ name: "weight board", bytes: boardSlots * arena }];
+  if (maxRows > 0) {
+    const train = { maxRows, maxScored };
+    const layers = Array.from({ length: config.layers }, (_, layer) => planBytes(trainLayerPlan(config, train, layer)));
+    parts.push({ name: "gradients", bytes: arena });
+    parts.push({ name: "optimizer moments", bytes: 2 * arena });
+    parts.push({ name: "training activations", bytes: layers.reduce((a, b) => a + b, 0) });
+    parts.push({ name: "training scratch", bytes: planBytes(trainSharedPlan(config, train)) });
+  }
+  if (pages > 0) {
+    const inference = { maxRows: inferenceRows, pages };
+    const cache = config.layers * planBytes(cachePlan(config, inference));
+    parts.push({ name: "KV cache", bytes: engines * cache });
+    parts.push({ name: "generation scratch", bytes: engines * planBytes(inferencePlan(config, inference)) });
+  }
+  return { parts, total: parts.reduce((sum, part) => sum + part.bytes, 0) };
+}
+
+/** Bytes that this process may still take: what is free on the machine, or in its container when that is less. */
+export function availableMemory(): number {
+  // Both arrived within Node 20's life, and constrainedMemory gives 0 or a huge number where there is no limit.
+  const available = process.availableMemory?.() ?? freemem();
+  const constrained = process.constrainedMemory?.() ?? 0;
+  const limit = constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
+  return Math.min(available, limit);
+}
+
+/** @throws AgentRLError MEMORY naming the largest parts. */
+export function assertFitsMemory(estimate: MemoryEstimate, available = availableMemory()): void {
+  if (estimate.total <= available) return;
+  const largest = [...estimate.parts].sort((a, b) => b.bytes - a.bytes).slice(0, 3);
+  throw new AgentRLError("MEMORY", "The run does not fit into memory.", {
+    where: largest.map((part) => `${part.name} ${formatBytes(part.bytes)}`).join(", "),
+    got: `${formatBytes(estimate.total)} needed`,
+    expected: `at most ${formatBytes(available)}, which is available now`,
+    hint: "Use a smaller model, fewer rows per micro-batch, a smaller KV cache, or a machine with more memory.",
+  });
+}
+
+export function formatBytes(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${value.toFixed(unit === 0 ? 0 : 1)} ${units[unit]}`;
+}
