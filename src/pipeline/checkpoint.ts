@@ -1,0 +1,154 @@
+/**
+ * Checkpoints: weights, optimizer, step and the set of trained group numbers. A checkpoint is written to a temporary
+ * folder, every file synced, the folder renamed, and only then does `latest` move (by rename as well). So whatever
+ * happens, and when, `latest` names a whole checkpoint.
+ */
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { AgentRLError } from "../errors.ts";
+import { type ModelFolder, saveModelFolder } from "../model/files.ts";
+import { openSafetensors, writeSafetensors } from "../model/safetensors.ts";
+
+const stateSchema = z.strictObject({
+  format: z.literal(1),
+  step: z.int().min(0),
+  seed: z.int(),
+  configHash: z.string(),
+  trainedGroups: z.array(z.tuple([z.int(), z.int()])),
+  optimizerStep: z.int().min(0),
+  checksum: z.string(),
+});
+
+export type CheckpointState = z.output<typeof stateSchema>;
+
+export interface CheckpointContent {
+  state: CheckpointState;
+  model: ModelFolder;
+  tensors: Map<string, { shape: number[]; data: Float32Array }>;
+  optimizer: { m: Float32Array; v: Float32Array };
+}
+
+const latestFile = "latest";
+
+/** Folder of the newest checkpoint, or null. */
+export function latestCheckpoint(folder: string): string | null {
+  const pointer = join(folder, latestFile);
+  if (!existsSync(pointer)) return null;
+  return join(folder, readFileSync(pointer, "utf8").trim());
+}
+
+/**
+ * @returns the checkpoint's folder.
+ * @throws AgentRLError "DISK" when it cannot be written; the previous checkpoint and `latest` are untouched.
+ */
+export function writeCheckpoint(folder: string, content: CheckpointContent, keep: number): string {
+  const name = `step-${String(content.state.step).padStart(6, "0")}`;
+  const target = join(folder, name);
+  const temporary = join(folder, `.${name}.tmp`);
+  try {
+    rmSync(temporary, { recursive: true, force: true });
+    mkdirSync(temporary, { recursive: true });
+    saveModelFolder(join(temporary, "model"), { ...content.model, tensors: content.tensors });
+    writeSafetensors(
+      join(temporary, "optimizer.safetensors"),
+      new Map([
+        ["m", { shape: [content.optimizer.m.length], data: content.optimizer.m }],
+        ["v", { shape: [content.optimizer.v.length], data: content.optimizer.v }],
+      ]),
+    );
+    writeFileSync(join(temporary, "state.json"), `${JSON.stringify(content.state, null, 2)}\n`, { flush: true });
+    syncTree(temporary);
+    rmSync(target, { recursive: true, force: true });
+    renameSync(temporary, target);
+    syncFolder(folder);
+    const pointer = join(folder, `.${latestFile}.tmp`);
+    writeFileSync(pointer, `${name}\n`, { flush: true });
+    renameSync(pointer, join(folder, latestFile));
+    syncFolder(folder);
+  } catch (error) {
+    // Frees what the unfinished copy holds; the cause is what the user must hear of.
+    rmSync(temporary, { recursive: true, force: true });
+    if (error instanceof AgentRLError && error.code !== "DISK") throw error;
+    throw new AgentRLError("DISK", "A checkpoint could not be written", {
+      where: target,
+      got: error instanceof Error ? error.message : String(error),
+      expected: "room and permission to write it",
+      hint: `free space and go on with --resume: ${latestCheckpoint(folder) ?? "no earlier checkpoint"} is intact`,
+      cause: error,
+    });
+  }
+  prune(folder, name, keep);
+  return target;
+}
+
+/** @throws AgentRLError "CHECKPOINT" when a part is missing or does not parse. */
+export function readCheckpoint(folder: string): { state: CheckpointState; modelFolder: string; optimizer: { m: Float32Array; v: Float32Array } } {
+  const file = join(folder, "state.json");
+  let state: CheckpointState;
+  try {
+    state = stateSchema.parse(JSON.parse(readFileSync(file, "utf8")));
+  } catch (error) {
+    throw new AgentRLError("CHECKPOINT", "A checkpoint's state cannot be read", {
+      where: file,
+      got: error instanceof Error ? error.message : String(error),
+      expected: "a state.json that this version wrote",
+      hint: "name an earlier checkpoint in the file `latest`",
+      cause: error,
+    });
+  }
+  const tensors = openSafetensors(join(folder, "optimizer.safetensors"));
+  try {
+    const optimizer = { m: tensors.read("m").data, v: tensors.read("v").data };
+    return { state, modelFolder: join(folder, "model"), optimizer };
+  } finally {
+    tensors.close();
+  }
+}
+
+function prune(folder: string, newest: string, keep: number): void {
+  const names = readdirSync(folder)
+    .filter((name) => /^step-\d+$/.test(name) && name <= newest)
+    .sort();
+  for (const name of names.slice(0, Math.max(0, names.length - keep))) {
+    rmSync(join(folder, name), { recursive: true, force: true });
+  }
+}
+
+function syncTree(folder: string): void {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) syncTree(path);
+    else syncFile(path);
+  }
+  syncFolder(folder);
+}
+
+function syncFile(path: string): void {
+  const handle = openSync(path, "r+");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+function syncFolder(path: string): void {
+  const handle = openSync(path, "r");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}

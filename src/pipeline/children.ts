@@ -1,0 +1,65 @@
+/**
+ * Child processes of a run: started with the same loader as this one, their last stderr lines kept so that a crash can
+ * be told with its cause, and killed when this process goes.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+
+const keptLines = 40;
+
+export interface Child<To, From> {
+  readonly name: string;
+  readonly process: ChildProcess;
+  send(message: To): void;
+  /** Last lines that it wrote to stderr. */
+  lastLines(): string;
+  /** Resolves with how it ended. */
+  readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+  readonly onMessage: (handler: (message: From) => void) => void;
+}
+
+/** @param module URL of the child's entry file. */
+export function startChild<To, From>(name: string, module: URL): Child<To, From> {
+  const file = fileURLToPath(module);
+  const child = fork(file, [], {
+    execArgv: file.endsWith(".ts") ? ["--import", "tsx"] : [],
+    stdio: ["ignore", "ignore", "pipe", "ipc"],
+    serialization: "json",
+  });
+  const lines: string[] = [];
+  let partial = "";
+  child.stderr?.setEncoding("utf8");
+  child.stderr?.on("data", (text: string) => {
+    const parts = (partial + text).split("\n");
+    partial = parts.pop() ?? "";
+    lines.push(...parts);
+    lines.splice(0, Math.max(0, lines.length - keptLines));
+  });
+  const ended = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) => {
+    child.once("close", (code, signal) => resolve({ code, signal }));
+  });
+  // A send to a child that has just died fails; its end is handled where `ended` is awaited.
+  child.on("error", (error) => lines.push(`ipc: ${error.message}`));
+  return {
+    name,
+    process: child,
+    send: (message) => {
+      if (child.connected) child.send(message as object);
+    },
+    lastLines: () => [...lines, partial].filter((line) => line !== "").join("\n"),
+    ended,
+    onMessage: (handler) => child.on("message", (message) => handler(message as From)),
+  };
+}
+
+/** The child's side: typed messages from and to the supervisor. Exits when the supervisor is gone. */
+export function connectToSupervisor<To, From>(handler: (message: To) => void): (message: From) => void {
+  process.on("message", (message) => handler(message as To));
+  process.on("disconnect", () => process.exit(3));
+  // Ctrl-C reaches the whole process group; the supervisor decides what it means.
+  process.on("SIGINT", () => {});
+  process.on("SIGTERM", () => {});
+  return (message) => {
+    if (process.connected) process.send?.(message);
+  };
+}

@@ -1,0 +1,241 @@
+/**
+ * The learner's weights and optimizer, and one training step: verify a sample of the batch under the weights that
+ * sampled it, accumulate the gradient over micro-batches, apply AdamW from the current board slot into a free one,
+ * publish.
+ */
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { TrainConfig } from "../config/train.ts";
+import type { Tensor } from "../device/device.ts";
+import type { NativeDevice } from "../device/native.ts";
+import { AgentRLError } from "../errors.ts";
+import { loadModelFolder, type ModelFolder } from "../model/files.ts";
+import { AdamW } from "../model/optimizer.ts";
+import { packTensors, unpackTensors } from "../model/parameters.ts";
+import { learningRate } from "../model/schedule.ts";
+import { TrainPass } from "../model/train-pass.ts";
+import { Weights } from "../model/weights.ts";
+import { groupAdvantages } from "../rl/advantages.ts";
+import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
+import { clippedSurrogate } from "../rl/objective.ts";
+import { trainedReward } from "../rl/rewards.ts";
+import { VersionChecksums } from "../rl/staleness.ts";
+import type { Trajectory } from "../rl/trajectory.ts";
+import { WeightBoard } from "../shm/weight-board.ts";
+import { readCheckpoint, writeCheckpoint } from "./checkpoint.ts";
+import { batchMetrics } from "./batch-metrics.ts";
+import { fromRanges, type Setup } from "./messages.ts";
+import { openDevice } from "./open-device.ts";
+import type { StepMetrics } from "./step-metrics.ts";
+import { Verifier } from "./verifier.ts";
+
+export class LearnerState {
+  step = 0;
+  trainedGroups: number[] = [];
+  readonly #setup: Setup;
+  readonly #config: TrainConfig;
+  readonly #device: NativeDevice;
+  readonly #model: ModelFolder;
+  readonly #board: WeightBoard;
+  readonly #pass: TrainPass;
+  readonly #grads: Weights;
+  readonly #optimizer: AdamW;
+  readonly #checksums = new VersionChecksums();
+  readonly #verifier: Verifier;
+  readonly #slots = new Map<number, Weights>();
+  #weights: Weights;
+  #data: Float32Array;
+
+  private constructor(setup: Setup, device: NativeDevice, model: ModelFolder, board: WeightBoard) {
+    const { config } = setup;
+    this.#setup = setup;
+    this.#config = config;
+    this.#device = device;
+    this.#model = model;
+    this.#board = board;
+    const size = passSize(config);
+    this.#pass = new TrainPass(device, model.config, size);
+    this.#grads = Weights.allocate(device, model.config, "gradients");
+    const { beta1, beta2, eps, weightDecay } = config.optimizer;
+    this.#optimizer = new AdamW(device, this.#grads.layout, { beta1, beta2, eps, weightDecay });
+
+    let initial: Float32Array;
+    if (setup.resume === null) {
+      initial = packTensors(model.config, (name) => model.read(name));
+    } else {
+      const { state, optimizer } = readCheckpoint(setup.resume);
+      initial = packTensors(model.config, (name) => model.read(name));
+      this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
+      this.step = state.step;
+      this.trainedGroups = fromRanges(state.trainedGroups);
+    }
+    const slot = board.beginWrite();
+    slot.data.set(initial);
+    this.#data = slot.data;
+    this.#weights = this.#weightsOf(slot);
+    const checksum = board.checksum(slot.data);
+    board.publish(slot, this.step, checksum);
+    this.#checksums.set(this.step, checksum);
+    this.#verifier = new Verifier({
+      device,
+      config: model.config,
+      board,
+      // Rows per pass differ from training's on purpose: the law says that packing cannot matter.
+      maxRows: Math.max(config.rollout.contextLimit, Math.floor(config.learner.microBatchTokens / 2)),
+      weightsOf: (held) => this.#weightsOf(held),
+    });
+  }
+
+  static async open(setup: Setup): Promise<LearnerState> {
+    const device = openDevice(setup.config.device, setup.config.learner.threads);
+    const model = loadModelFolder(setup.modelFolder);
+    const board = WeightBoard.open(setup.board);
+    return new LearnerState(setup, device, model, board);
+  }
+
+  /** One optimizer step on complete groups. */
+  async train(groups: Trajectory[][]): Promise<StepMetrics> {
+    const started = performance.now();
+    const { algorithm, optimizer, verify, learner, rollout } = this.#config;
+    const trajectories = groups.flat();
+
+    const advantages = new Map<Trajectory, number>();
+    let zeroVarianceGroups = 0;
+    for (const group of groups) {
+      const rewards = group.map((trajectory) => trainedReward(trajectory, algorithm.incompletePenalty));
+      const values = groupAdvantages(rewards, algorithm.normalizeStd);
+      if (values.every((value) => value === 0)) zeroVarianceGroups++;
+      for (const [i, trajectory] of group.entries()) advantages.set(trajectory, values[i]!);
+    }
+
+    const checked = await this.#verifier.check(trajectories, verify.fraction, this.#checksums, this.#config.seed + this.step);
+    const verified = performance.now();
+
+    // A trajectory whose advantage is 0 has no gradient unless the entropy bonus gives it one.
+    const active = trajectories.filter((one) => advantages.get(one) !== 0 || algorithm.entropyBonus > 0);
+    const denominator = Math.max(
+      1,
+      active.reduce((sum, trajectory) => sum + sampledCount(trajectory), 0),
+    );
+    this.#device.fill(this.#grads.arena, 0);
+    const sums = { loss: 0, clipped: 0, ratio: 0, entropy: 0, tokens: 0 };
+    for (const { items, batch } of packMicroBatches(active, Math.max(learner.microBatchTokens, rollout.contextLimit))) {
+      const { logProbs, entropies } = await this.#pass.forward(this.#weights, batch);
+      const out = clippedSurrogate(
+        {
+          logProbs,
+          entropies,
+          behaviour: gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!),
+          advantages: gatherScored(items, (trajectory) => advantages.get(trajectory)!),
+          denominator,
+        },
+        algorithm,
+      );
+      await this.#pass.backward(this.#weights, out, this.#grads);
+      sums.loss += out.loss;
+      sums.clipped += out.clipped;
+      sums.ratio += out.ratioSum;
+      sums.entropy += out.entropySum;
+      sums.tokens += logProbs.length;
+      // Episodes that arrived meanwhile are taken off the ring between two micro-batches.
+      await nextTurn();
+    }
+
+    const lr = learningRate(optimizer, this.step, this.#config.steps);
+    const { gradNorm, checksum } = await this.#update(lr);
+    const done = performance.now();
+    return {
+      step: this.step,
+      version: this.step,
+      ...batchMetrics(trajectories, this.step - 1),
+      loss: sums.loss,
+      entropy: sums.tokens > 0 ? sums.entropy / sums.tokens : 0,
+      ratio: sums.tokens > 0 ? sums.ratio / sums.tokens : 1,
+      clipFraction: sums.tokens > 0 ? sums.clipped / sums.tokens : 0,
+      gradNorm,
+      lr,
+      trainedTokens: sums.tokens,
+      zeroVarianceGroups,
+      mismatch: checked.tokens > 0 ? checked.mismatch : null,
+      mismatchTokens: checked.tokens,
+      checksum,
+      timings: { verify: verified - started, train: done - verified, step: done - started },
+    };
+  }
+
+  /** AdamW from the current slot into a free one, then one atomic publish: nothing is copied. */
+  async #update(lr: number): Promise<{ gradNorm: number; checksum: string }> {
+    const slot = this.#board.beginWrite();
+    const next = this.#weightsOf(slot);
+    let gradNorm: number;
+    try {
+      const { maxGradNorm } = this.#config.optimizer;
+      ({ gradNorm } = await this.#optimizer.step({
+        weights: this.#weights,
+        out: next.arena,
+        grads: this.#grads,
+        lr,
+        maxGradNorm,
+      }));
+    } catch (error) {
+      this.#board.abort(slot);
+      throw error;
+    }
+    const checksum = this.#board.checksum(slot.data);
+    this.step++;
+    this.#board.publish(slot, this.step, checksum);
+    this.#checksums.set(this.step, checksum);
+    this.#checksums.prune(this.step - 64);
+    this.#weights = next;
+    this.#data = slot.data;
+    return { gradNorm, checksum };
+  }
+
+  /** Writes a checkpoint and returns its folder. */
+  save(trainedGroups: [number, number][]): string {
+    const { step, m, v } = this.#optimizer.state();
+    return writeCheckpoint(
+      this.#setup.checkpoints,
+      {
+        state: {
+          format: 1,
+          step: this.step,
+          seed: this.#config.seed,
+          configHash: this.#setup.configHash,
+          trainedGroups,
+          optimizerStep: step,
+          checksum: this.#checksums.get(this.step)!,
+        },
+        model: this.#model,
+        tensors: unpackTensors(this.#model.config, this.#data),
+        optimizer: { m, v },
+      },
+      this.#config.checkpoint.keep,
+    );
+  }
+
+  #weightsOf(slot: { slot: number; data: Float32Array }): Weights {
+    let weights = this.#slots.get(slot.slot);
+    if (weights === undefined) {
+      const arena: Tensor = this.#device.wrap(slot.data);
+      weights = new Weights(this.#device, this.#model.config, arena);
+      this.#slots.set(slot.slot, weights);
+    }
+    return weights;
+  }
+}
+
+/** Rows of a training pass: a micro-batch, or one whole episode where that is longer. */
+export function passSize(config: TrainConfig): { maxRows: number; maxScored: number } {
+  const maxRows = Math.max(config.learner.microBatchTokens, config.rollout.contextLimit);
+  return { maxRows, maxScored: maxRows };
+}
+
+export function assertCheckpointFits(state: { configHash: string }, setup: Setup): void {
+  if (state.configHash === setup.configHash) return;
+  throw new AgentRLError("CHECKPOINT", "The checkpoint belongs to another config", {
+    where: setup.resume ?? "",
+    got: state.configHash,
+    expected: setup.configHash,
+    hint: "resume with the config that the run began with, or start a new run from the checkpoint's model folder",
+  });
+}

@@ -1,0 +1,86 @@
+/**
+ * The learner process: collects episodes from the ring, trains a batch when the supervisor names its groups, writes the
+ * new weights straight into a free slot of the weight board and publishes them.
+ */
+import { AgentRLError } from "../errors.ts";
+import { decodeTrajectory } from "../rl/record.ts";
+import type { Trajectory } from "../rl/trajectory.ts";
+import { Ring } from "../shm/ring.ts";
+import { connectToSupervisor } from "./children.ts";
+import { LearnerState } from "./learner-state.ts";
+import { type FromLearner, type Setup, type ToLearner, toRanges } from "./messages.ts";
+
+let state: LearnerState | null = null;
+const groups = new Map<number, Map<number, Trajectory>>();
+const trained = new Set<number>();
+
+/** Drains the ring for as long as the run lasts. */
+async function collect(setup: Setup): Promise<void> {
+  const ring = Ring.open(setup.ring);
+  for (;;) {
+    const record = await ring.pop({ timeoutMs: 1_000 });
+    if (record === null) return;
+    if (record === undefined) continue;
+    const trajectory = decodeTrajectory(record.bytes);
+    const { group, sample } = trajectory;
+    // A rollout process that died after delivering has its group issued again: the first copy counts.
+    if (!trained.has(group)) {
+      const samples = groups.get(group) ?? new Map<number, Trajectory>();
+      if (!samples.has(sample)) samples.set(sample, trajectory);
+      groups.set(group, samples);
+    }
+    record.ack();
+    send({ type: "received", group, sample });
+  }
+}
+
+function batchOf(numbers: readonly number[]): Trajectory[][] {
+  return numbers.map((number) => {
+    const samples = groups.get(number);
+    if (samples === undefined) {
+      throw new AgentRLError("PIPELINE", "A group to train has no samples", { where: `group ${number}` });
+    }
+    return [...samples.values()].sort((a, b) => a.sample - b.sample);
+  });
+}
+
+async function handle(message: ToLearner): Promise<void> {
+  if (message.type === "setup") {
+    state = await LearnerState.open(message.setup);
+    for (const group of state.trainedGroups) trained.add(group);
+    collect(message.setup).catch(fail);
+    send({ type: "ready", step: state.step, trainedGroups: toRanges(state.trainedGroups) });
+  } else if (message.type === "train") {
+    const metrics = await state!.train(batchOf(message.groups));
+    for (const group of message.groups) {
+      groups.delete(group);
+      trained.add(group);
+    }
+    if (message.checkpoint) save(message.trainedGroups);
+    send({ type: "trained", groups: message.groups, metrics });
+  } else if (message.type === "checkpoint") {
+    save(message.trainedGroups);
+  } else {
+    process.exit(0);
+  }
+}
+
+function save(trainedGroups: [number, number][]): void {
+  const folder = state!.save(trainedGroups);
+  send({ type: "saved", step: state!.step, folder });
+}
+
+const send = connectToSupervisor<ToLearner, FromLearner>((message) => {
+  handle(message).catch(fail);
+});
+
+function fail(error: unknown): void {
+  console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  const code = error instanceof AgentRLError ? error.code : "";
+  send({ type: "failed", message: error instanceof Error ? error.message : String(error), code });
+  process.exitCode = 1;
+  process.disconnect();
+}
+
+process.on("uncaughtException", fail);
+send({ type: "started" });

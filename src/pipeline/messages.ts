@@ -1,0 +1,73 @@
+/**
+ * What the processes of a run say to each other, over the IPC channel of the supervisor's children. Only control
+ * travels here; trajectories go through the ring and weights through the board.
+ */
+import type { TrainConfig } from "../config/train.ts";
+import type { EvalReport } from "../env/report.ts";
+import type { StepMetrics } from "./step-metrics.ts";
+
+export interface Setup {
+  config: TrainConfig;
+  /** Shared-memory names. */
+  ring: string;
+  board: string;
+  /** Model folder to start from: the configured one, or a checkpoint's. */
+  modelFolder: string;
+  /** Checkpoint folder to resume from. */
+  resume: string | null;
+  checkpoints: string;
+  /** Hash that ties a checkpoint to the config it belongs to. */
+  configHash: string;
+}
+
+export interface GroupLease {
+  group: number;
+  /** Position in config.tasks. */
+  task: number;
+  index: number;
+  seed: number;
+  samples: number[];
+}
+
+export type ToRollout =
+  | { type: "setup"; setup: Setup }
+  | { type: "lease"; leases: GroupLease[] }
+  | { type: "evaluate"; step: number }
+  | { type: "stop" };
+
+export type FromRollout =
+  | { type: "started" }
+  /** Groups it can take now. */
+  | { type: "room"; groups: number }
+  | { type: "evaluated"; step: number; reports: EvalReport[] }
+  | { type: "stats"; abortedTokens: number; sampledTokens: number; rows: number; retries: number; engineSteps: number }
+  | { type: "failed"; message: string; code: string };
+
+export type ToLearner =
+  | { type: "setup"; setup: Setup }
+  | { type: "train"; groups: number[]; checkpoint: boolean; trainedGroups: [number, number][] }
+  | { type: "checkpoint"; trainedGroups: [number, number][] }
+  | { type: "stop" };
+
+export type FromLearner =
+  | { type: "started" }
+  | { type: "ready"; step: number; trainedGroups: [number, number][] }
+  | { type: "received"; group: number; sample: number }
+  | { type: "trained"; groups: number[]; metrics: StepMetrics }
+  | { type: "saved"; step: number; folder: string }
+  | { type: "failed"; message: string; code: string };
+
+/** A set of numbers as ascending inclusive ranges: compact in a checkpoint, exact. */
+export function toRanges(numbers: Iterable<number>): [number, number][] {
+  const ranges: [number, number][] = [];
+  for (const number of [...numbers].sort((a, b) => a - b)) {
+    const last = ranges.at(-1);
+    if (last !== undefined && number <= last[1] + 1) last[1] = Math.max(last[1], number);
+    else ranges.push([number, number]);
+  }
+  return ranges;
+}
+
+export function fromRanges(ranges: readonly (readonly [number, number])[]): number[] {
+  return ranges.flatMap(([from, to]) => Array.from({ length: to - from + 1 }, (_, i) => from + i));
+}

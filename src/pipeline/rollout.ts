@@ -1,0 +1,239 @@
+/**
+ * The rollout process: leases groups from the supervisor, plays their episodes on one generation engine under whatever
+ * weights are newest, and pushes every finished episode into the ring.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import type { Environment } from "../env/environment.ts";
+import { openEnvironment } from "../env/registry.ts";
+import type { EvalReport } from "../env/report.ts";
+import { AgentRLError } from "../errors.ts";
+import { type Conversation, Engine } from "../generate/engine.ts";
+import { encodeTrajectory } from "../rl/record.ts";
+import { mix32 } from "../rl/sampler.ts";
+import { Ring } from "../shm/ring.ts";
+import { boardWeights } from "./board-weights.ts";
+import { connectToSupervisor } from "./children.ts";
+import { type Dialect, promptTokens, runEpisode, withDeadline } from "./episode.ts";
+import { evaluateTask } from "./evaluate-task.ts";
+import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
+import { openDevice } from "./open-device.ts";
+import { loadPolicyText } from "./policy-text.ts";
+
+/** Tries for one sample whose environment fails, before the run is told that the environment is broken. */
+const maxTries = 5;
+const environmentTimeoutMs = 60_000;
+const ringTimeoutMs = 120_000;
+
+class RolloutProcess {
+  readonly #setup: Setup;
+  readonly #send: (message: FromRollout) => void;
+  readonly #environments: Environment[];
+  readonly #dialect: Dialect;
+  readonly #engine: Engine;
+  readonly #ring: Ring;
+  #active = 0;
+  #retries = 0;
+  #capacity: number;
+
+  private constructor(parts: {
+    setup: Setup;
+    send: (message: FromRollout) => void;
+    environments: Environment[];
+    dialect: Dialect;
+    engine: Engine;
+    ring: Ring;
+  }) {
+    this.#setup = parts.setup;
+    this.#send = parts.send;
+    this.#environments = parts.environments;
+    this.#dialect = parts.dialect;
+    this.#engine = parts.engine;
+    this.#ring = parts.ring;
+    const { maxSequences, groupSize } = parts.setup.config.rollout;
+    this.#capacity = Math.max(1, Math.floor(maxSequences / groupSize));
+  }
+
+  static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
+    const { config } = setup;
+    const device = openDevice(config.device, config.rollout.threads);
+    const { dialect, modelConfig } = loadPolicyText(setup.modelFolder);
+    const environments = await Promise.all(config.tasks.map((task) => openEnvironment(task.name, task.options)));
+    const ring = Ring.open(setup.ring);
+    const weights = await boardWeights({ device, config: modelConfig, board: setup.board, timeoutMs: 120_000 });
+    const engine = new Engine({
+      device,
+      config: modelConfig,
+      weights,
+      // One more per group: the prompt that its samples are forked from.
+      maxConversations: Math.ceil(config.rollout.maxSequences * (1 + 1 / config.rollout.groupSize)) + 1,
+      contextLimit: config.rollout.contextLimit,
+    });
+    return new RolloutProcess({ setup, send, environments, dialect, engine, ring });
+  }
+
+  announceRoom(): void {
+    const room = this.#capacity - this.#active;
+    if (room > 0) this.#send({ type: "room", groups: room });
+  }
+
+  take(leases: GroupLease[]): void {
+    for (const lease of leases) {
+      this.#active++;
+      this.#playGroup(lease)
+        .finally(() => {
+          this.#active--;
+          this.#report();
+          this.announceRoom();
+        })
+        .catch(fail);
+    }
+  }
+
+  /** Held-out episodes under the newest weights, beside the training ones. */
+  async evaluate(step: number): Promise<void> {
+    const { config } = this.#setup;
+    const { episodes, split, temperature } = config.evaluation;
+    const reports: EvalReport[] = [];
+    this.#active++;
+    for (const [task, environment] of this.#environments.entries()) {
+      reports.push(
+        await evaluateTask({
+          engine: this.#engine,
+          dialect: this.#dialect,
+          environment,
+          split,
+          episodes,
+          concurrency: config.rollout.groupSize,
+          sampling: { ...this.#sampling(), temperature },
+          maxTokensPerTurn: config.rollout.maxTokensPerTurn,
+          maxTurns: config.tasks[task]!.maxTurns ?? environment.maxTurns,
+          environmentTimeoutMs,
+          seed: config.seed,
+        }),
+      );
+    }
+    this.#active--;
+    this.#send({ type: "evaluated", step, reports });
+    this.announceRoom();
+  }
+
+  async #playGroup(lease: GroupLease): Promise<void> {
+    const task = this.#setup.config.tasks[lease.task]!;
+    const environment = this.#environments[lease.task]!;
+    const first = await this.#start(environment, task.split, lease);
+    const prompt = promptTokens(this.#dialect, environment, first.messages);
+    await first.close();
+    this.#checkPrompt(prompt.length, task.name, lease);
+
+    // The prompt's keys and values are computed once and shared by all samples of the group.
+    const root = this.#engine.open(prompt);
+    try {
+      await root.prefill();
+      await Promise.all(lease.samples.map((sample) => this.#playSample(lease, sample, root)));
+    } finally {
+      root.close();
+    }
+  }
+
+  async #playSample(lease: GroupLease, sample: number, root: Conversation): Promise<void> {
+    const { config } = this.#setup;
+    const task = config.tasks[lease.task]!;
+    const environment = this.#environments[lease.task]!;
+    for (let attempt = 1; ; attempt++) {
+      const conversation = root.fork();
+      try {
+        const session = await this.#start(environment, task.split, lease);
+        try {
+          const trajectory = await runEpisode({
+            environment,
+            session,
+            conversation,
+            dialect: this.#dialect,
+            limits: {
+              maxTurns: task.maxTurns ?? environment.maxTurns,
+              maxTokensPerTurn: config.rollout.maxTokensPerTurn,
+              environmentTimeoutMs,
+            },
+            sampling: this.#sampling(),
+            seed: { group: lease.group, sample, key: config.seed },
+            identity: {
+              task: task.name,
+              split: task.split,
+              index: lease.index,
+              group: lease.group,
+              sample,
+              seed: lease.seed,
+            },
+          });
+          await this.#ring.push(encodeTrajectory(trajectory), { timeoutMs: ringTimeoutMs });
+          return;
+        } finally {
+          await session.close();
+        }
+      } catch (error) {
+        // Only the environment's own faults are retried; anything else is a bug or a broken machine.
+        if (!(error instanceof AgentRLError) || error.code !== "ENVIRONMENT" || attempt >= maxTries) throw error;
+        this.#retries++;
+        await delay(50 * 2 ** attempt * (1 + mix32(lease.seed, attempt) / 2 ** 32));
+      } finally {
+        conversation.close();
+      }
+    }
+  }
+
+  #start(environment: Environment, split: string, lease: GroupLease) {
+    const work = environment.start(split, lease.index, lease.seed);
+    return withDeadline(work, environmentTimeoutMs, `${environment.name} start`);
+  }
+
+  #checkPrompt(length: number, task: string, lease: GroupLease): void {
+    const { contextLimit } = this.#setup.config.rollout;
+    if (length < contextLimit) return;
+    throw new AgentRLError("CONFIG", "A task's prompt does not fit the context", {
+      where: `${task}[${lease.index}]`,
+      got: `${length} tokens`,
+      expected: `fewer than rollout.contextLimit = ${contextLimit}`,
+      hint: "raise rollout.contextLimit, or choose tasks[].options.prompt: brief",
+    });
+  }
+
+  #sampling() {
+    const { temperature, topK, topP, minP } = this.#setup.config.rollout;
+    return { temperature, topK, topP, minP };
+  }
+
+  #report(): void {
+    const { abortedTokens, sampledTokens, rows, steps } = this.#engine.stats;
+    this.#send({ type: "stats", abortedTokens, sampledTokens, rows, retries: this.#retries, engineSteps: steps });
+  }
+}
+
+let rollout: RolloutProcess | null = null;
+
+const send = connectToSupervisor<ToRollout, FromRollout>((message) => {
+  handle(message).catch(fail);
+});
+
+async function handle(message: ToRollout): Promise<void> {
+  if (message.type === "setup") {
+    rollout = await RolloutProcess.open(message.setup, send);
+    rollout.announceRoom();
+  } else if (message.type === "lease") {
+    rollout!.take(message.leases);
+  } else if (message.type === "evaluate") {
+    await rollout!.evaluate(message.step);
+  } else {
+    process.exit(0);
+  }
+}
+
+function fail(error: unknown): void {
+  const known = error instanceof AgentRLError;
+  console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  send({ type: "failed", message: error instanceof Error ? error.message : String(error), code: known ? error.code : "" });
+  process.exitCode = 1;
+  process.disconnect();
+}
+
+process.on("uncaughtException", fail);
+send({ type: "started" });

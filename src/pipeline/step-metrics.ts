@@ -1,0 +1,45 @@
+/** What one optimizer step reports: a line of metrics.jsonl. */
+import type { EndReason } from "../env/environment.ts";
+
+export interface TaskMetrics {
+  episodes: number;
+  /** Mean environment reward, before any penalty. */
+  reward: number;
+  /** Share of episodes with the full reward. */
+  success: number;
+  sampledTokens: number;
+  meanLag: number;
+  maxLag: number;
+  turns: number;
+  parseFailureRate: number;
+  endReasons: Partial<Record<EndReason, number>>;
+}
+
+export interface StepMetrics {
+  step: number;
+  /** Weight version after the step. */
+  version: number;
+  tasks: Record<string, TaskMetrics>;
+  reward: number;
+  loss: number;
+  /** Mean over the trained tokens, nats. */
+  entropy: number;
+  /** Mean importance ratio; 1 on policy. */
+  ratio: number;
+  clipFraction: number;
+  gradNorm: number;
+  lr: number;
+  /** Sampled tokens in the batch, and those that carried gradient. */
+  sampledTokens: number;
+  trainedTokens: number;
+  zeroVarianceGroups: number;
+  meanLag: number;
+  maxLag: number;
+  /** Largest |recorded − recomputed| log-probability over the compared tokens. 0 compared is not a 0. */
+  mismatch: number | null;
+  mismatchTokens: number;
+  /** Checksum of the weights after the step. */
+  checksum: string;
+  /** Milliseconds. */
+  timings: { verify: number; train: number; step: number };
+}

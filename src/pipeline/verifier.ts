@@ -1,0 +1,91 @@
+/**
+ * The metric `mismatch`: log-probabilities recorded while sampling against those that a full forward pass computes
+ * under the same weights, which the board still holds. The invariance rule makes the difference exactly 0; anything
+ * else is a bug.
+ */
+import type { NativeDevice } from "../device/native.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { TrainPass } from "../model/train-pass.ts";
+import type { Weights } from "../model/weights.ts";
+import { gatherScored, packMicroBatches } from "../rl/batch.ts";
+import { mix32 } from "../rl/sampler.ts";
+import { comparableTokens, contextVersion, type VersionChecksums } from "../rl/staleness.ts";
+import type { Trajectory } from "../rl/trajectory.ts";
+import type { HeldWeights, WeightBoard } from "../shm/weight-board.ts";
+
+export interface Checked {
+  /** Largest absolute difference; 0 when nothing was compared, so look at `tokens`. */
+  mismatch: number;
+  tokens: number;
+}
+
+export class Verifier {
+  readonly #board: WeightBoard;
+  readonly #weightsOf: (held: HeldWeights) => Weights;
+  readonly #pass: TrainPass;
+  readonly #maxRows: number;
+
+  constructor(options: {
+    device: NativeDevice;
+    config: ModelConfig;
+    board: WeightBoard;
+    maxRows: number;
+    weightsOf: (held: HeldWeights) => Weights;
+  }) {
+    this.#board = options.board;
+    this.#weightsOf = options.weightsOf;
+    this.#maxRows = options.maxRows;
+    this.#pass = new TrainPass(options.device, options.config, { maxRows: options.maxRows, maxScored: options.maxRows });
+  }
+
+  /** Compares tokens of `trajectories`, drawn by `seed`, until `fraction` of all sampled tokens are compared. */
+  async check(
+    trajectories: readonly Trajectory[],
+    fraction: number,
+    versions: VersionChecksums,
+    seed: number,
+  ): Promise<Checked> {
+    const checked: Checked = { mismatch: 0, tokens: 0 };
+    if (fraction === 0) return checked;
+    const total = trajectories.reduce((sum, one) => sum + one.sampled.reduce((count, flag) => count + flag, 0), 0);
+    const byVersion = this.#draw(trajectories, fraction * total, versions, seed);
+    for (const [version, chosen] of byVersion) {
+      const held = this.#board.acquire(version);
+      // Evicted since: counted as not compared.
+      if (held === null) continue;
+      try {
+        const limit = (trajectory: Trajectory) => comparableTokens(trajectory, versions);
+        for (const { items, batch } of packMicroBatches(chosen, this.#maxRows, limit)) {
+          const { logProbs } = await this.#pass.forward(this.#weightsOf(held), batch);
+          const recorded = gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!);
+          for (let t = 0; t < recorded.length; t++) {
+            const gap = Math.abs(recorded[t]! - logProbs[t]!);
+            // A NaN must not pass for agreement.
+            checked.mismatch = gap <= checked.mismatch ? checked.mismatch : gap;
+          }
+          checked.tokens += recorded.length;
+        }
+      } finally {
+        this.#board.release(held);
+      }
+    }
+    return checked;
+  }
+
+  #draw(trajectories: readonly Trajectory[], wanted: number, versions: VersionChecksums, seed: number) {
+    const shuffled = trajectories
+      .map((trajectory) => ({ trajectory, key: mix32(mix32(seed, trajectory.group), trajectory.sample) }))
+      .sort((a, b) => a.key - b.key);
+    const byVersion = new Map<number, Trajectory[]>();
+    let tokens = 0;
+    for (const { trajectory } of shuffled) {
+      if (tokens >= wanted) break;
+      const comparable = comparableTokens(trajectory, versions);
+      if (comparable === 0) continue;
+      tokens += comparable;
+      const version = contextVersion(trajectory);
+      byVersion.set(version, [...(byVersion.get(version) ?? []), trajectory]);
+    }
+    return byVersion;
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * The task sampler: a pure function of a counter. Group number → task, index and seeds, so a checkpoint that holds the
+ * set of trained group numbers is all that exactly-once needs.
+ */
+import { AgentRLError } from "../errors.ts";
+
+export interface SamplerTask {
+  name: string;
+  weight: number;
+  /** Task indices to draw from. */
+  indices: readonly number[];
+}
+
+export interface GroupDraw {
+  group: number;
+  /** Position in the list of tasks. */
+  task: number;
+  index: number;
+  /** Seed of the group's environment sessions. */
+  seed: number;
+}
+
+/** Avalanching 32-bit hash of two words (the finaliser of MurmurHash3, Appleby 2011). */
+export function mix32(a: number, b: number): number {
+  let h = (Math.imul(a ^ 0x9e3779b9, 0x85ebca6b) ^ Math.imul(b + 0x7f4a7c15, 0xc2b2ae35)) >>> 0;
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
+}
+
+export class TaskSampler {
+  readonly #tasks: readonly SamplerTask[];
+  readonly #seed: number;
+  readonly #cumulative: number[];
+
+  constructor(tasks: readonly SamplerTask[], seed: number) {
+    const total = tasks.reduce((sum, task) => sum + task.weight, 0);
+    if (!(total > 0)) {
+      throw new AgentRLError("CONFIG", "The task weights sum to nothing", {
+        where: "tasks[].weight",
+        got: tasks.map((task) => task.weight),
+        expected: "at least one positive weight",
+      });
+    }
+    let sum = 0;
+    this.#tasks = tasks;
+    this.#seed = seed;
+    this.#cumulative = tasks.map((task) => (sum += task.weight) / total);
+  }
+
+  /**
+   * Tasks follow the golden-ratio sequence, which keeps every run of groups close to the weights; indices are drawn
+   * uniformly with replacement.
+   */
+  draw(group: number): GroupDraw {
+    const u = (group * 0.6180339887498949) % 1;
+    let task = this.#cumulative.findIndex((edge) => u < edge);
+    if (task < 0) task = this.#tasks.length - 1;
+    const { indices } = this.#tasks[task]!;
+    const seed = mix32(this.#seed, group);
+    const index = indices[Math.floor((mix32(seed, 1) / 2 ** 32) * indices.length)]!;
+    return { group, task, index, seed };
+  }
+}
