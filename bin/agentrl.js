@@ -1,12 +1,25 @@
 #!/usr/bin/env node
-// Starts the CLI: the compiled one in a published package, the TypeScript sources (through tsx) inside the clone.
+// Starts the CLI: inside a clone the TypeScript sources (through tsx), in a published package the compiled ones.
 import { existsSync } from "node:fs";
 
+const [major, minor] = process.versions.node.split(".").map(Number);
+const sources = new URL("../src/cli/main.ts", import.meta.url);
 const compiled = new URL("../dist/src/cli/main.js", import.meta.url);
-if (existsSync(compiled)) {
+
+if (major < 20 || (major === 20 && minor < 11)) {
+  console.error(
+    `agentrl needs Node 20.11 or newer; this is ${process.versions.node}. Install it from https://nodejs.org`,
+  );
+  process.exitCode = 1;
+} else if (!existsSync(sources)) {
   await import(compiled.href);
+} else if (!existsSync(new URL("../node_modules/tsx/package.json", import.meta.url))) {
+  console.error(
+    "agentrl: the packages are not installed. Run `npm ci` in the clone (or `npm run demo`, which does it).",
+  );
+  process.exitCode = 1;
 } else {
   const { register } = await import("tsx/esm/api");
   register();
-  await import(new URL("../src/cli/main.ts", import.meta.url).href);
+  await import(sources.href);
 }
