@@ -1,0 +1,411 @@
+/**
+ * The safetensors format (https://github.com/huggingface/safetensors#format): an 8-byte little-endian header length, a
+ * JSON header {name: {dtype, shape, data_offsets}}, then the tensors back to back. The reader checks the whole header
+ * at once and reads a tensor only when asked, so that a model needs its weights in memory once and not twice.
+ */
+import { type FileHandle, open, rename, unlink } from "node:fs/promises";
+import path from "node:path";
+import { AgentRLError } from "../errors.ts";
+
+export interface TensorInfo {
+  dtype: string;
+  shape: number[];
+}
+
+export interface Tensor {
+  shape: number[];
+  /** Row-major. */
+  data: Float32Array;
+}
+
+/** Bytes an element, for every dtype of the format. Only F32, F16 and BF16 can be read as numbers here. */
+const bytesPerElement: Record<string, number> = {
+  BOOL: 1,
+  U8: 1,
+  I8: 1,
+  F8_E4M3: 1,
+  F8_E5M2: 1,
+  F8_E8M0: 1,
+  U16: 2,
+  I16: 2,
+  F16: 2,
+  BF16: 2,
+  U32: 4,
+  I32: 4,
+  F32: 4,
+  U64: 8,
+  I64: 8,
+  F64: 8,
+  C64: 8,
+};
+
+/** The reference implementation's bound on the header. */
+const maxHeaderBytes = 100_000_000;
+const chunkBytes = 1 << 22;
+const fetchAgain = "Fetch or export the file again; compare its size and checksum with the source's.";
+
+interface Entry extends TensorInfo {
+  /** Byte offsets into the data section. */
+  start: number;
+  end: number;
+}
+
+export class SafetensorsReader {
+  readonly file: string;
+  /** The header's free-form string map. */
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly #handle: FileHandle;
+  readonly #entries: Map<string, Entry>;
+  readonly #dataStart: number;
+
+  private constructor(
+    file: string,
+    handle: FileHandle,
+    header: { entries: Map<string, Entry>; metadata: Record<string, string> },
+    dataStart: number,
+  ) {
+    this.file = file;
+    this.#handle = handle;
+    this.#entries = header.entries;
+    this.metadata = header.metadata;
+    this.#dataStart = dataStart;
+  }
+
+  /** Opens the file and checks its header. @throws AgentRLError MODEL_FILE */
+  static async open(file: string): Promise<SafetensorsReader> {
+    let handle: FileHandle;
+    try {
+      handle = await open(file, "r");
+    } catch (cause) {
+      throw new AgentRLError("MODEL_FILE", "A safetensors file cannot be opened.", {
+        where: file,
+        got: (cause as Error).message,
+        expected: "a readable .safetensors file",
+        hint: "Check the model folder's path, and that the download is complete.",
+        cause,
+      });
+    }
+    try {
+      const stat = await handle.stat();
+      if (!stat.isFile()) throw malformed(file, "is not a file", "a directory or device", "a regular file");
+      const prefix = new Uint8Array(8);
+      if (stat.size < 8 || (await readFully(handle, prefix, 0)) < 8) {
+        throw malformed(file, "is truncated", `${stat.size} bytes`, "at least 8 bytes: the header's length");
+      }
+      const headerBytes = new DataView(prefix.buffer).getBigUint64(0, true);
+      const room = stat.size - 8;
+      if (headerBytes > BigInt(Math.min(room, maxHeaderBytes))) {
+        throw malformed(
+          file,
+          headerBytes > BigInt(maxHeaderBytes) ? "has an impossible header length" : "is truncated inside its header",
+          `a header of ${headerBytes} bytes in a file of ${stat.size} bytes`,
+          `a header of at most ${Math.min(room, maxHeaderBytes)} bytes`,
+        );
+      }
+      const raw = new Uint8Array(Number(headerBytes));
+      await readFully(handle, raw, 8);
+      const dataStart = 8 + raw.length;
+      return new SafetensorsReader(file, handle, parseHeader(file, raw, stat.size - dataStart), dataStart);
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  names(): string[] {
+    return [...this.#entries.keys()];
+  }
+
+  info(name: string): TensorInfo | undefined {
+    return this.#entries.get(name);
+  }
+
+  /** The tensor's elements as float32, row-major. @throws AgentRLError MODEL_FILE */
+  async read(name: string): Promise<Float32Array> {
+    const entry = this.#entries.get(name);
+    if (entry === undefined) {
+      throw new AgentRLError("MODEL_FILE", `Tensor "${name}" is not in the file.`, {
+        where: this.file,
+        got: `${this.#entries.size} tensors: ${this.names().slice(0, 8).join(", ")}`,
+        expected: `a tensor named "${name}"`,
+        hint: "Check that the weights belong to this config.json.",
+      });
+    }
+    const length = (entry.end - entry.start) / bytesPerElement[entry.dtype]!;
+    const out = new Float32Array(length);
+    if (entry.dtype === "F32") {
+      await this.#fill(name, entry, new Uint8Array(out.buffer), 0);
+      return out;
+    }
+    const convert = entry.dtype === "BF16" ? bfloat16ToFloat32 : entry.dtype === "F16" ? float16ToFloat32 : undefined;
+    if (convert === undefined) {
+      throw new AgentRLError("MODEL_FILE", `Tensor "${name}" has a dtype that the model cannot use.`, {
+        where: this.file,
+        got: entry.dtype,
+        expected: "F32, F16 or BF16",
+        hint: "Convert the weights to bfloat16 or float32.",
+      });
+    }
+    const chunk = new Uint16Array(Math.min(length, chunkBytes / 2));
+    for (let done = 0; done < length; done += chunk.length) {
+      const part = chunk.subarray(0, Math.min(chunk.length, length - done));
+      await this.#fill(name, entry, new Uint8Array(part.buffer, 0, part.byteLength), done * 2);
+      convert(part, out.subarray(done, done + part.length));
+    }
+    return out;
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  async #fill(name: string, entry: Entry, target: Uint8Array, skip: number): Promise<void> {
+    const got = await readFully(this.#handle, target, this.#dataStart + entry.start + skip);
+    if (got < target.length) {
+      throw malformed(this.file, `ends inside tensor "${name}"`, `${got} bytes`, `${target.length} bytes`);
+    }
+  }
+}
+
+/**
+ * Writes float32 tensors, in name order, so that equal weights give equal files. The file appears under its name only
+ * when it is complete and on disk.
+ * @throws AgentRLError DISK when the disk is full or the folder cannot be written.
+ */
+export async function writeSafetensors(
+  file: string,
+  tensors: ReadonlyMap<string, Tensor>,
+  metadata: Record<string, string> = { format: "pt" },
+): Promise<void> {
+  const header: Record<string, unknown> = { __metadata__: metadata };
+  const names = [...tensors.keys()].sort();
+  let offset = 0;
+  for (const name of names) {
+    const { shape, data } = tensors.get(name)!;
+    const length = shape.reduce((a, b) => a * b, 1);
+    if (name === "__metadata__" || length !== data.length) {
+      throw new AgentRLError("MODEL_FILE", `Tensor "${name}" cannot be written.`, {
+        where: file,
+        got: `${data.length} elements for shape [${shape.join(", ")}]`,
+        expected: `${length} elements, under a name other than "__metadata__"`,
+        hint: "Pass the data and the shape of one and the same tensor.",
+      });
+    }
+    header[name] = { dtype: "F32", shape, data_offsets: [offset, offset + data.byteLength] };
+    offset += data.byteLength;
+  }
+  // Padded with spaces so that the tensors start on a multiple of 8, as the format asks.
+  let json = Buffer.from(JSON.stringify(header), "utf8");
+  json = Buffer.concat([json, Buffer.alloc((8 - (json.length % 8)) % 8, 0x20)]);
+  const prefix = Buffer.alloc(8);
+  prefix.writeBigUInt64LE(BigInt(json.length));
+
+  await writeDurably(file, async (handle) => {
+    await writeFully(handle, Buffer.concat([prefix, json]));
+    for (const name of names) {
+      const { data } = tensors.get(name)!;
+      await writeFully(handle, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    }
+  });
+}
+
+let temporaryFiles = 0;
+
+/** Writes to a file beside `file`, syncs it, and renames it over `file`: a reader sees the old or the new, whole. */
+export async function writeDurably(file: string, write: (handle: FileHandle) => Promise<void>): Promise<void> {
+  const temporary = `${file}.${process.pid}-${temporaryFiles++}.tmp`;
+  try {
+    const handle = await open(temporary, "wx");
+    try {
+      await write(handle);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(temporary, file);
+    // The rename itself is durable only once the folder is.
+    const folder = await open(path.dirname(path.resolve(file)), "r");
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  } catch (cause) {
+    await unlink(temporary).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "ENOENT") throw error;
+    });
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (cause instanceof AgentRLError || code === undefined) throw cause;
+    throw new AgentRLError("DISK", "A file cannot be written.", {
+      where: file,
+      got: message,
+      expected: "a writable folder with enough free space",
+      hint: code === "ENOSPC" ? "Free some space on the disk." : "Check the path and its permissions.",
+      cause,
+    });
+  }
+}
+
+function malformed(file: string, what: string, got: string, expected: string): AgentRLError {
+  return new AgentRLError("MODEL_FILE", `The safetensors file ${what}.`, {
+    where: file,
+    got,
+    expected,
+    hint: fetchAgain,
+  });
+}
+
+function parseHeader(
+  file: string,
+  raw: Uint8Array,
+  dataBytes: number,
+): { entries: Map<string, Entry>; metadata: Record<string, string> } {
+  let header: unknown;
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(raw);
+    header = JSON.parse(text);
+  } catch (cause) {
+    throw new AgentRLError("MODEL_FILE", "The safetensors file has a corrupt header.", {
+      where: file,
+      got: (cause as Error).message,
+      expected: "a JSON object in UTF-8",
+      hint: fetchAgain,
+      cause,
+    });
+  }
+  if (!isRecord(header)) {
+    throw malformed(file, "has a corrupt header", JSON.stringify(header).slice(0, 100), "a JSON object");
+  }
+  const duplicate = findDuplicateKey(text);
+  if (duplicate !== undefined) {
+    throw malformed(file, `names "${duplicate}" twice`, `two entries "${duplicate}"`, "unique names");
+  }
+
+  const entries: [string, Entry][] = [];
+  let metadata: Record<string, string> = {};
+  for (const [name, value] of Object.entries(header)) {
+    if (name === "__metadata__") {
+      if (!isRecord(value) || !Object.values(value).every((item) => typeof item === "string")) {
+        throw malformed(file, "has corrupt metadata", JSON.stringify(value).slice(0, 100), "a map of strings");
+      }
+      metadata = value as Record<string, string>;
+      continue;
+    }
+    entries.push([name, parseEntry(file, name, value)]);
+  }
+
+  // The format allows neither holes nor overlaps: the tensors cover the data section exactly.
+  entries.sort(([, a], [, b]) => a.start - b.start || a.end - b.end);
+  let covered = 0;
+  for (const [name, { start, end }] of entries) {
+    if (end > dataBytes) {
+      throw malformed(
+        file,
+        `is truncated, or tensor "${name}" lies outside it`,
+        `offsets [${start}, ${end}] with ${dataBytes} bytes of data`,
+        `offsets within [0, ${dataBytes}]`,
+      );
+    }
+    if (start !== covered) {
+      throw malformed(
+        file,
+        `has tensor "${name}" ${start < covered ? "overlapping another" : "after a hole"}`,
+        `data_offsets [${start}, ${end}]`,
+        `data_offsets that start at ${covered}`,
+      );
+    }
+    covered = end;
+  }
+  if (covered !== dataBytes) {
+    throw malformed(file, "does not end at its last tensor", `${dataBytes} bytes of data`, `${covered} bytes of data`);
+  }
+  return { entries: new Map(entries), metadata };
+}
+
+function parseEntry(file: string, name: string, value: unknown): Entry {
+  const bad = (what: string, got: unknown, expected: string): AgentRLError =>
+    malformed(file, `has tensor "${name}" with ${what}`, JSON.stringify(got) ?? "nothing", expected);
+  if (!isRecord(value)) throw bad("a malformed entry", value, "{dtype, shape, data_offsets}");
+  const { dtype, shape, data_offsets: offsets } = value;
+  if (typeof dtype !== "string" || !Object.hasOwn(bytesPerElement, dtype)) {
+    throw bad("an unknown dtype", dtype, `one of ${Object.keys(bytesPerElement).join(", ")}`);
+  }
+  if (!Array.isArray(shape) || !shape.every(isSize)) throw bad("a malformed shape", shape, "a list of sizes");
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
+    throw bad("malformed data_offsets", offsets, "[start, end]");
+  }
+  const [start, end] = offsets as [number, number];
+  const bytes = shape.reduce((a: number, b: number) => a * b, bytesPerElement[dtype]!);
+  if (end - start !== bytes) {
+    throw bad("a size that is not its shape's", end - start, `${bytes} bytes for ${dtype} [${shape.join(", ")}]`);
+  }
+  return { dtype, shape: shape as number[], start, end };
+}
+
+/** JSON.parse keeps the last of two equal keys in silence; here that would be a wrong tensor. `json` is valid JSON. */
+function findDuplicateKey(json: string): string | undefined {
+  const scopes: Set<string>[] = [];
+  let last = "";
+  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[{}:]/g)) {
+    if (token === "{") scopes.push(new Set());
+    else if (token === "}") scopes.pop();
+    else if (token === ":") {
+      const key = JSON.parse(last) as string;
+      const scope = scopes.at(-1)!;
+      if (scope.has(key)) return key;
+      scope.add(key);
+    } else last = token;
+  }
+  return undefined;
+}
+
+/** Number of bytes read: fewer than asked for only at the end of the file. */
+async function readFully(handle: FileHandle, target: Uint8Array, position: number): Promise<number> {
+  let done = 0;
+  while (done < target.length) {
+    const { bytesRead } = await handle.read(target, done, Math.min(target.length - done, 1 << 30), position + done);
+    if (bytesRead === 0) break;
+    done += bytesRead;
+  }
+  return done;
+}
+
+async function writeFully(handle: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesWritten } = await handle.write(bytes, done, Math.min(bytes.length - done, 1 << 30));
+    done += bytesWritten;
+  }
+}
+
+/** BF16 is the upper half of a float32. */
+function bfloat16ToFloat32(from: Uint16Array, to: Float32Array): void {
+  const bits = new Uint32Array(to.buffer, to.byteOffset, to.length);
+  for (let i = 0; i < from.length; i++) bits[i] = from[i]! << 16;
+}
+
+/** IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits. */
+function float16ToFloat32(from: Uint16Array, to: Float32Array): void {
+  for (let i = 0; i < from.length; i++) {
+    const half = from[i]!;
+    const exponent = (half >> 10) & 31;
+    const mantissa = half & 1023;
+    const magnitude =
+      exponent === 31
+        ? mantissa === 0
+          ? Number.POSITIVE_INFINITY
+          : Number.NaN
+        : exponent === 0
+          ? mantissa * 2 ** -24
+          : (1024 + mantissa) * 2 ** (exponent - 25);
+    to[i] = half & 0x8000 ? -magnitude : magnitude;
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isSize(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
