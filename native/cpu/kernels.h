@@ -1,0 +1,117 @@
+// Arguments of the CPU kernels and the table of them that one instruction set provides. The meaning of each operator is
+// in src/device/device.ts; shapes have been checked before a kernel is called.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "pool.h"
+
+namespace agentrl {
+
+// As in src/device/device.ts.
+constexpr size_t kAttentionBlock = 32;
+constexpr size_t kVocabChunk = 512;
+
+enum class Layout { nn, nt, tn };
+
+struct MatmulArgs {
+  Layout layout;
+  const float *a, *b;
+  float* out;
+  const float* bias;  // or null
+  bool accumulate;
+  size_t m, n, k;
+};
+
+struct AddArgs {
+  const float *a, *b;
+  float* out;
+  size_t length;
+};
+
+struct SwigluArgs {
+  const float *gate, *up;
+  float* out;
+  size_t length;
+};
+
+struct SwigluBackwardArgs {
+  const float *gate, *up, *dOut;
+  float *dGate, *dUp;
+  size_t length;
+};
+
+struct AdamwArgs {
+  const float* param;
+  float* out;
+  const float* grad;
+  float *m, *v;
+  size_t length;
+  double lr, beta1, beta2, eps, weightDecay, step, gradScale;
+};
+
+struct SumSquaresArgs {
+  const float* x;
+  size_t length;
+  double* result;
+};
+
+struct EmbedBackwardArgs {
+  const uint32_t* ids;
+  const float* dOut;
+  float* dTable;
+  size_t rows, dim, vocab;
+};
+
+struct HeadShape {
+  const float *hidden, *weight;
+  bool tied;
+  size_t rows, dim, vocab;
+};
+
+struct HeadLogProbArgs : HeadShape {
+  const uint32_t* targets;
+  const float* temperatures;
+  float *logProbs, *entropies, *lse;
+};
+
+struct HeadBackwardArgs : HeadShape {
+  const uint32_t* targets;
+  const float *temperatures, *lse, *entropies, *dLogProbs, *dEntropies;
+  float *dHidden, *dWeight;
+};
+
+struct HeadSampleArgs : HeadShape {
+  const float* temperatures;
+  const uint32_t* topK;
+  const float *topP, *minP;
+  const uint32_t* seeds;
+  uint32_t* tokens;
+  float *logProbs, *keptMass;
+};
+
+struct Kernels {
+  const char* name;
+#define KERNEL(name, Args) void (*name)(const Args& args, Pool& pool);
+#include "kernel_list.h"
+#undef KERNEL
+};
+
+/** The table in force: the best that the machine has, or what AGENTRL_SIMD names. */
+const Kernels& kernels();
+/** Chooses by name; false when this build or machine lacks it. */
+bool selectKernels(const char* name);
+/** The i-th instruction set that this build and machine have, best first; null after the last. */
+const char* availableKernels(size_t i);
+
+}  // namespace agentrl
+
+// Declarations in the namespace of the instruction set being compiled.
+#ifdef AGENTRL_ISA
+namespace agentrl::AGENTRL_ISA {
+#define KERNEL(name, Args) void name(const Args& args, Pool& pool);
+#include "kernel_list.h"
+#undef KERNEL
+}  // namespace agentrl::AGENTRL_ISA
+#endif

@@ -1,0 +1,87 @@
+/**
+ * Loads the native addon and gives its CPU part one typed view. A bad argument, which the addon reports with operator,
+ * argument, got and expected, leaves here as AgentRLError "DEVICE".
+ */
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { AgentRLError } from "../errors.ts";
+
+type F32 = Float32Array;
+type U32 = Uint32Array;
+
+/**
+ * The addon's CPU functions. Operators have the names of `Device`'s methods; arguments are the tensors in the order of
+ * the interface's fields, then numbers and flags.
+ */
+export interface CpuAddon {
+  setThreads(threads: number): void;
+  /** Instruction set in force: "avx512", "avx2", "neon" or "plain". */
+  simd(): string;
+  setSimd(name: string): void;
+  /** What this build and machine can run, best first. */
+  simdLevels(): string[];
+  /** Bytes from the start of the buffer to its first 64-byte boundary. */
+  alignOffset(buffer: ArrayBuffer): number;
+  /** Frees the buffer's memory at once; its views get length 0. */
+  release(buffer: ArrayBuffer): void;
+
+  add(a: F32, b: F32, out: F32, length: number): void;
+  swiglu(gate: F32, up: F32, out: F32, length: number): void;
+  swigluBackward(gate: F32, up: F32, dOut: F32, dGate: F32, dUp: F32, length: number): void;
+}
+
+interface ArgumentFault extends Error {
+  operator: string;
+  argument: string;
+  got: string;
+  expected: string;
+}
+
+function isArgumentFault(error: unknown): error is ArgumentFault {
+  return error instanceof Error && "operator" in error && "argument" in error;
+}
+
+/** The same function, whose argument errors are AgentRLErrors. */
+function guarded<Args extends unknown[], Result>(fn: (...args: Args) => Result): (...args: Args) => Result {
+  return (...args) => {
+    try {
+      return fn(...args);
+    } catch (error) {
+      if (!isArgumentFault(error)) throw error;
+      throw new AgentRLError("DEVICE", `${error.operator}: argument ${error.argument} does not fit`, {
+        where: `native device, ${error.operator}(${error.argument})`,
+        got: error.got,
+        expected: error.expected,
+        cause: error,
+      });
+    }
+  };
+}
+
+const addonPath = fileURLToPath(new URL("../../build/Release/agentrl.node", import.meta.url));
+
+/** Everything that the addon exports, untyped; parts of it are typed where they are used. */
+export function loadAddon(): Record<string, unknown> {
+  try {
+    return createRequire(import.meta.url)(addonPath) as Record<string, unknown>;
+  } catch (cause) {
+    throw new AgentRLError("NATIVE_ADDON", "the native addon cannot be loaded", {
+      where: addonPath,
+      got: cause instanceof Error ? cause.message : String(cause),
+      expected: "an addon built for this machine and this version of Node",
+      hint: "run `npm run build:native` (needs a C++20 compiler, make and python3)",
+      cause,
+    });
+  }
+}
+
+function loadCpu(): CpuAddon {
+  const functions = Object.entries(loadAddon()).map(([name, value]) => [
+    name,
+    typeof value === "function" && /^[a-z]/.test(name) ? guarded(value as (...args: unknown[]) => unknown) : value,
+  ]);
+  return Object.fromEntries(functions) as CpuAddon;
+}
+
+/** The CPU operators. */
+export const addon: CpuAddon = loadCpu();
