@@ -47,7 +47,9 @@ const algorithmSchema = z
       .number()
       .max(0)
       .default(-0.2)
-      .describe("Added to the reward of an episode that ends at a turn, length or context limit."),
+      .describe(
+        "Trained reward of an episode that the policy did not complete: turn, length or context limit, invalid action.",
+      ),
   })
   .describe("The objective.");
 
