@@ -3,7 +3,7 @@
  * that would change the computation in a way the model here does not implement is an error that names it: a config
  * that is only half obeyed gives a finite loss and a wrong model.
  */
-import { readFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import { AgentRLError } from "../errors.ts";
 
 export interface ModelConfig {
@@ -30,10 +30,10 @@ export interface ModelConfig {
 const llamaDefaults = { ropeTheta: 10000, rmsNormEps: 1e-6, maxPositions: 2048 };
 
 /** @throws AgentRLError MODEL_FILE naming the file and the field. */
-export async function readModelConfig(file: string): Promise<ModelConfig> {
+export function readModelConfig(file: string): ModelConfig {
   let text: string;
   try {
-    text = await readFile(file, "utf8");
+    text = readFileSync(file, "utf8");
   } catch (cause) {
     throw new AgentRLError("MODEL_FILE", "The model's config.json cannot be read.", {
       where: file,

@@ -1,9 +1,10 @@
 /**
  * The safetensors format (https://github.com/huggingface/safetensors#format): an 8-byte little-endian header length, a
  * JSON header {name: {dtype, shape, data_offsets}}, then the tensors back to back. The reader checks the whole header
- * at once and reads a tensor only when asked, so that a model needs its weights in memory once and not twice.
+ * at once and reads a tensor only when asked, so that a model needs its weights in memory once and not twice. Calls are
+ * synchronous: loading and checkpointing happen where nothing else can go on in the process.
  */
-import { type FileHandle, open, rename, unlink } from "node:fs/promises";
+import { closeSync, fstatSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from "node:fs";
 import path from "node:path";
 import { AgentRLError } from "../errors.ts";
 
@@ -54,28 +55,28 @@ export class SafetensorsReader {
   readonly file: string;
   /** The header's free-form string map. */
   readonly metadata: Readonly<Record<string, string>>;
-  readonly #handle: FileHandle;
+  readonly #descriptor: number;
   readonly #entries: Map<string, Entry>;
   readonly #dataStart: number;
 
   private constructor(
     file: string,
-    handle: FileHandle,
+    descriptor: number,
     header: { entries: Map<string, Entry>; metadata: Record<string, string> },
     dataStart: number,
   ) {
     this.file = file;
-    this.#handle = handle;
+    this.#descriptor = descriptor;
     this.#entries = header.entries;
     this.metadata = header.metadata;
     this.#dataStart = dataStart;
   }
 
-  /** Opens the file and checks its header. @throws AgentRLError MODEL_FILE */
-  static async open(file: string): Promise<SafetensorsReader> {
-    let handle: FileHandle;
+  /** See openSafetensors. */
+  static open(file: string): SafetensorsReader {
+    let descriptor: number;
     try {
-      handle = await open(file, "r");
+      descriptor = openSync(file, "r");
     } catch (cause) {
       throw new AgentRLError("MODEL_FILE", "A safetensors file cannot be opened.", {
         where: file,
@@ -86,10 +87,10 @@ export class SafetensorsReader {
       });
     }
     try {
-      const stat = await handle.stat();
+      const stat = fstatSync(descriptor);
       if (!stat.isFile()) throw malformed(file, "is not a file", "a directory or device", "a regular file");
       const prefix = new Uint8Array(8);
-      if (stat.size < 8 || (await readFully(handle, prefix, 0)) < 8) {
+      if (readFully(descriptor, prefix, 0) < 8) {
         throw malformed(file, "is truncated", `${stat.size} bytes`, "at least 8 bytes: the header's length");
       }
       const headerBytes = new DataView(prefix.buffer).getBigUint64(0, true);
@@ -103,11 +104,11 @@ export class SafetensorsReader {
         );
       }
       const raw = new Uint8Array(Number(headerBytes));
-      await readFully(handle, raw, 8);
+      readFully(descriptor, raw, 8);
       const dataStart = 8 + raw.length;
-      return new SafetensorsReader(file, handle, parseHeader(file, raw, stat.size - dataStart), dataStart);
+      return new SafetensorsReader(file, descriptor, parseHeader(file, raw, stat.size - dataStart), dataStart);
     } catch (error) {
-      await handle.close();
+      closeSync(descriptor);
       throw error;
     }
   }
@@ -120,8 +121,8 @@ export class SafetensorsReader {
     return this.#entries.get(name);
   }
 
-  /** The tensor's elements as float32, row-major. @throws AgentRLError MODEL_FILE */
-  async read(name: string): Promise<Float32Array> {
+  /** The tensor with its elements as float32, row-major. @throws AgentRLError MODEL_FILE */
+  read(name: string): Tensor {
     const entry = this.#entries.get(name);
     if (entry === undefined) {
       throw new AgentRLError("MODEL_FILE", `Tensor "${name}" is not in the file.`, {
@@ -134,8 +135,8 @@ export class SafetensorsReader {
     const length = (entry.end - entry.start) / bytesPerElement[entry.dtype]!;
     const out = new Float32Array(length);
     if (entry.dtype === "F32") {
-      await this.#fill(name, entry, new Uint8Array(out.buffer), 0);
-      return out;
+      this.#fill(name, entry, new Uint8Array(out.buffer), 0);
+      return { shape: entry.shape, data: out };
     }
     const convert = entry.dtype === "BF16" ? bfloat16ToFloat32 : entry.dtype === "F16" ? float16ToFloat32 : undefined;
     if (convert === undefined) {
@@ -149,22 +150,27 @@ export class SafetensorsReader {
     const chunk = new Uint16Array(Math.min(length, chunkBytes / 2));
     for (let done = 0; done < length; done += chunk.length) {
       const part = chunk.subarray(0, Math.min(chunk.length, length - done));
-      await this.#fill(name, entry, new Uint8Array(part.buffer, 0, part.byteLength), done * 2);
+      this.#fill(name, entry, new Uint8Array(part.buffer, 0, part.byteLength), done * 2);
       convert(part, out.subarray(done, done + part.length));
     }
-    return out;
+    return { shape: entry.shape, data: out };
   }
 
-  async close(): Promise<void> {
-    await this.#handle.close();
+  close(): void {
+    closeSync(this.#descriptor);
   }
 
-  async #fill(name: string, entry: Entry, target: Uint8Array, skip: number): Promise<void> {
-    const got = await readFully(this.#handle, target, this.#dataStart + entry.start + skip);
+  #fill(name: string, entry: Entry, target: Uint8Array, skip: number): void {
+    const got = readFully(this.#descriptor, target, this.#dataStart + entry.start + skip);
     if (got < target.length) {
       throw malformed(this.file, `ends inside tensor "${name}"`, `${got} bytes`, `${target.length} bytes`);
     }
   }
+}
+
+/** Opens the file and checks its header. Close the reader when done. @throws AgentRLError MODEL_FILE */
+export function openSafetensors(file: string): SafetensorsReader {
+  return SafetensorsReader.open(file);
 }
 
 /**
@@ -172,12 +178,12 @@ export class SafetensorsReader {
  * when it is complete and on disk.
  * @throws AgentRLError DISK when the disk is full or the folder cannot be written.
  */
-export async function writeSafetensors(
+export function writeSafetensors(
   file: string,
   tensors: ReadonlyMap<string, Tensor>,
   metadata: Record<string, string> = { format: "pt" },
-): Promise<void> {
-  const header: Record<string, unknown> = { __metadata__: metadata };
+): void {
+  const header: [string, unknown][] = [["__metadata__", metadata]];
   const names = [...tensors.keys()].sort();
   let offset = 0;
   for (const name of names) {
@@ -191,49 +197,42 @@ export async function writeSafetensors(
         hint: "Pass the data and the shape of one and the same tensor.",
       });
     }
-    header[name] = { dtype: "F32", shape, data_offsets: [offset, offset + data.byteLength] };
+    header.push([name, { dtype: "F32", shape, data_offsets: [offset, offset + data.byteLength] }]);
     offset += data.byteLength;
   }
   // Padded with spaces so that the tensors start on a multiple of 8, as the format asks.
-  let json = Buffer.from(JSON.stringify(header), "utf8");
+  let json = Buffer.from(JSON.stringify(Object.fromEntries(header)), "utf8");
   json = Buffer.concat([json, Buffer.alloc((8 - (json.length % 8)) % 8, 0x20)]);
   const prefix = Buffer.alloc(8);
   prefix.writeBigUInt64LE(BigInt(json.length));
 
-  await writeDurably(file, async (handle) => {
-    await writeFully(handle, Buffer.concat([prefix, json]));
+  writeDurably(file, (descriptor) => {
+    writeFully(descriptor, Buffer.concat([prefix, json]));
     for (const name of names) {
       const { data } = tensors.get(name)!;
-      await writeFully(handle, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+      writeFully(descriptor, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
     }
   });
 }
 
 let temporaryFiles = 0;
 
-/** Writes to a file beside `file`, syncs it, and renames it over `file`: a reader sees the old or the new, whole. */
-export async function writeDurably(file: string, write: (handle: FileHandle) => Promise<void>): Promise<void> {
+/**
+ * Writes to a file beside `file`, syncs it, and renames it over `file`: a reader sees the old or the new, whole.
+ * @throws AgentRLError DISK
+ */
+export function writeDurably(file: string, write: (descriptor: number) => void): void {
   const temporary = `${file}.${process.pid}-${temporaryFiles++}.tmp`;
   try {
-    const handle = await open(temporary, "wx");
-    try {
-      await write(handle);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(temporary, file);
-    // The rename itself is durable only once the folder is.
-    const folder = await open(path.dirname(path.resolve(file)), "r");
-    try {
-      await folder.sync();
-    } finally {
-      await folder.close();
-    }
-  } catch (cause) {
-    await unlink(temporary).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== "ENOENT") throw error;
+    withDescriptor(temporary, "wx", (descriptor) => {
+      write(descriptor);
+      fsyncSync(descriptor);
     });
+    renameSync(temporary, file);
+    // The rename itself is durable only once the folder is.
+    withDescriptor(path.dirname(path.resolve(file)), "r", fsyncSync);
+  } catch (cause) {
+    rmSync(temporary, { force: true });
     const { code, message } = cause as NodeJS.ErrnoException;
     if (cause instanceof AgentRLError || code === undefined) throw cause;
     throw new AgentRLError("DISK", "A file cannot be written.", {
@@ -243,6 +242,22 @@ export async function writeDurably(file: string, write: (handle: FileHandle) => 
       hint: code === "ENOSPC" ? "Free some space on the disk." : "Check the path and its permissions.",
       cause,
     });
+  }
+}
+
+/** Writes all of `bytes` at the file's current position. */
+export function writeFully(descriptor: number, bytes: Uint8Array): void {
+  for (let done = 0; done < bytes.length; ) {
+    done += writeSync(descriptor, bytes, done, Math.min(bytes.length - done, 1 << 30));
+  }
+}
+
+function withDescriptor(file: string, flags: string, use: (descriptor: number) => void): void {
+  const descriptor = openSync(file, flags);
+  try {
+    use(descriptor);
+  } finally {
+    closeSync(descriptor);
   }
 }
 
@@ -361,21 +376,14 @@ function findDuplicateKey(json: string): string | undefined {
 }
 
 /** Number of bytes read: fewer than asked for only at the end of the file. */
-async function readFully(handle: FileHandle, target: Uint8Array, position: number): Promise<number> {
+function readFully(descriptor: number, target: Uint8Array, position: number): number {
   let done = 0;
   while (done < target.length) {
-    const { bytesRead } = await handle.read(target, done, Math.min(target.length - done, 1 << 30), position + done);
-    if (bytesRead === 0) break;
-    done += bytesRead;
+    const bytes = readSync(descriptor, target, done, Math.min(target.length - done, 1 << 30), position + done);
+    if (bytes === 0) break;
+    done += bytes;
   }
   return done;
-}
-
-async function writeFully(handle: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let done = 0; done < bytes.length; ) {
-    const { bytesWritten } = await handle.write(bytes, done, Math.min(bytes.length - done, 1 << 30));
-    done += bytesWritten;
-  }
 }
 
 /** BF16 is the upper half of a float32. */
