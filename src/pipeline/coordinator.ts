@@ -3,8 +3,9 @@
  * the next batch. Pure bookkeeping, no I/O: the supervisor feeds it events.
  *
  * Pacing (AReaL, Fu et al. 2025, arXiv 2505.24298, Eq. 3): with version v published, at most (v + 1 + maxLag) ·
- * groupsPerStep groups may have been issued in all. On top, a batch waits for any group that would become older than
- * maxLag by being left out, so the bound holds for every trained token. maxLag 0 is the synchronous mode.
+ * groupsPerStep groups may have been issued in all. On top, a batch waits whenever training it without some slow group
+ * would leave more old groups than the steps before their bound can take, so the bound holds for every trained token.
+ * maxLag 0 is the synchronous mode.
  */
 import { AgentRLError } from "../errors.ts";
 import type { GroupDraw, TaskSampler } from "../rl/sampler.ts";
@@ -122,18 +123,21 @@ export class Coordinator {
     const byAge = (a: Group, b: Group) => a.startVersion - b.startVersion || a.draw.group - b.draw.group;
     const chosen = complete.sort(byAge).slice(0, groupsPerStep);
     const taken = new Set(chosen);
-    for (const group of this.#groups.values()) {
-      if (!taken.has(group) && !group.complete && group.startVersion < this.#step + 1 - maxLag) return null;
+    const left = [...this.#groups.values()].filter((group) => !taken.has(group)).sort(byAge);
+    // Earliest deadline first is feasible exactly when, for every k, the groups due within k further steps fit in them.
+    for (const [place, group] of left.entries()) {
+      const stepsLeft = group.startVersion + maxLag - this.#step;
+      if (place >= stepsLeft * groupsPerStep) return null;
     }
     this.#training = chosen.map((group) => group.draw.group).sort((a, b) => a - b);
     return this.#training;
   }
 
-  /** Groups that are waited for so that they do not grow older than maxLag; for the watchdog's message. */
-  blocking(): number[] {
-    const bound = this.#step + 1 - this.#options.maxLag;
+  /** Groups that are not complete, oldest first; for the watchdog's message. */
+  incomplete(): number[] {
     return [...this.#groups.values()]
-      .filter((group) => !group.complete && group.startVersion < bound)
+      .filter((group) => !group.complete)
+      .sort((a, b) => a.startVersion - b.startVersion || a.draw.group - b.draw.group)
       .map((group) => group.draw.group);
   }
 

@@ -1,7 +1,6 @@
 /** Plays the first tasks of a split with a policy, several at once, and reports how it did. */
 import type { Environment } from "../env/environment.ts";
-import type { EvalReport } from "../env/report.ts";
-import { EvalTally } from "../env/report.ts";
+import { type EpisodeResult, type EvalReport, summarize } from "../env/report.ts";
 import type { Engine } from "../generate/engine.ts";
 import type { Sampling } from "../generate/sampling.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
@@ -12,6 +11,8 @@ export interface EvaluateTaskOptions {
   dialect: Dialect;
   environment: Environment;
   split: string;
+  /** What the report calls the policy. */
+  policy: string;
   /** At most this many; the split's length bounds it. */
   episodes: number;
   /** Episodes at once. */
@@ -27,19 +28,19 @@ export interface EvaluateTaskOptions {
 export async function evaluateTask(options: EvaluateTaskOptions): Promise<EvalReport> {
   const { environment, split } = options;
   const indices = environment.split(split).indices.slice(0, options.episodes);
-  const tally = new EvalTally(environment.name);
+  const results: EpisodeResult[] = new Array(indices.length);
   let next = 0;
   const play = async () => {
     while (next < indices.length) {
       const at = next++;
-      tally.add(await playOne(options, indices[at]!, at));
+      results[at] = await playOne(options, indices[at]!, at);
     }
   };
   await Promise.all(Array.from({ length: Math.min(options.concurrency, indices.length) }, play));
-  return tally.report();
+  return summarize(environment.name, split, options.policy, results);
 }
 
-async function playOne(options: EvaluateTaskOptions, index: number, at: number) {
+async function playOne(options: EvaluateTaskOptions, index: number, at: number): Promise<EpisodeResult> {
   const { engine, dialect, environment, split, seed, environmentTimeoutMs } = options;
   const started = environment.start(split, index, seed);
   const session = await withDeadline(started, environmentTimeoutMs, `${environment.name} start`);
@@ -47,7 +48,7 @@ async function playOne(options: EvaluateTaskOptions, index: number, at: number) 
     const prompt = promptTokens(dialect, environment, session.messages);
     // A prompt that leaves no room to answer is an outcome of the policy's context, not a fault.
     if (prompt.length >= engine.contextLimit) {
-      return { reward: 0, endReason: "context limit" as const, metrics: {}, parseFailures: 0, turns: 0 };
+      return { reward: 0, endReason: "context limit" };
     }
     const conversation = engine.open(prompt);
     try {
@@ -62,13 +63,8 @@ async function playOne(options: EvaluateTaskOptions, index: number, at: number) 
         identity: { task: environment.name, split, index, group: at, sample: 0, seed },
       });
       options.onEpisode?.(trajectory);
-      return {
-        reward: trajectory.reward,
-        endReason: trajectory.endReason,
-        metrics: trajectory.metrics,
-        parseFailures: trajectory.turns.filter((turn) => turn.parseFailure).length,
-        turns: trajectory.turns.length,
-      };
+      const { reward, endReason, metrics } = trajectory;
+      return { reward, endReason, metrics };
     } finally {
       conversation.close();
     }

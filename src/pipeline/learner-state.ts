@@ -11,7 +11,7 @@ import { AgentRLError } from "../errors.ts";
 import { loadModelFolder, type ModelFolder } from "../model/files.ts";
 import { AdamW } from "../model/optimizer.ts";
 import { packTensors, unpackTensors } from "../model/parameters.ts";
-import { learningRate } from "../model/schedule.ts";
+import { learningRate, type Schedule } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { Weights } from "../model/weights.ts";
 import { groupAdvantages } from "../rl/advantages.ts";
@@ -63,6 +63,7 @@ export class LearnerState {
       initial = packTensors(model.config, (name) => model.read(name));
     } else {
       const { state, optimizer } = readCheckpoint(setup.resume);
+      assertCheckpointFits(state, setup);
       initial = packTensors(model.config, (name) => model.read(name));
       this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
       this.step = state.step;
@@ -140,7 +141,7 @@ export class LearnerState {
       await nextTurn();
     }
 
-    const lr = learningRate(optimizer, this.step, this.#config.steps);
+    const lr = learningRate(scheduleOf(optimizer, this.#config.steps), this.step + 1);
     const { gradNorm, checksum } = await this.#update(lr);
     const done = performance.now();
     return {
@@ -230,6 +231,12 @@ export function passSize(config: TrainConfig): { maxRows: number; maxScored: num
   return { maxRows, maxScored: maxRows };
 }
 
+export function scheduleOf(optimizer: TrainConfig["optimizer"], totalSteps: number): Schedule {
+  const { schedule: kind, lr, warmupSteps, minLrRatio: finalShare } = optimizer;
+  return { kind, lr, warmupSteps, totalSteps, finalShare };
+}
+
+/** @throws AgentRLError "CHECKPOINT" when the checkpoint was written under another config. */
 export function assertCheckpointFits(state: { configHash: string }, setup: Setup): void {
   if (state.configHash === setup.configHash) return;
   throw new AgentRLError("CHECKPOINT", "The checkpoint belongs to another config", {

@@ -4,7 +4,6 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Environment } from "../env/environment.ts";
-import { openEnvironment } from "../env/registry.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Conversation, Engine } from "../generate/engine.ts";
@@ -13,10 +12,12 @@ import { mix32 } from "../rl/sampler.ts";
 import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
 import { connectToSupervisor } from "./children.ts";
+import { openEnvironment } from "./environments.ts";
 import { type Dialect, promptTokens, runEpisode, withDeadline } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
+import { conversationsOf } from "./plan.ts";
 import { loadPolicyText } from "./policy-text.ts";
 
 /** Tries for one sample whose environment fails, before the run is told that the environment is broken. */
@@ -57,15 +58,14 @@ class RolloutProcess {
     const { config } = setup;
     const device = openDevice(config.device, config.rollout.threads);
     const { dialect, modelConfig } = loadPolicyText(setup.modelFolder);
-    const environments = await Promise.all(config.tasks.map((task) => openEnvironment(task.name, task.options)));
+    const environments = config.tasks.map((task) => openEnvironment(task));
     const ring = Ring.open(setup.ring);
     const weights = await boardWeights({ device, config: modelConfig, board: setup.board, timeoutMs: 120_000 });
     const engine = new Engine({
       device,
       config: modelConfig,
       weights,
-      // One more per group: the prompt that its samples are forked from.
-      maxConversations: Math.ceil(config.rollout.maxSequences * (1 + 1 / config.rollout.groupSize)) + 1,
+      maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
     });
     return new RolloutProcess({ setup, send, environments, dialect, engine, ring });
@@ -94,7 +94,6 @@ class RolloutProcess {
     const { config } = this.#setup;
     const { episodes, split, temperature } = config.evaluation;
     const reports: EvalReport[] = [];
-    this.#active++;
     for (const [task, environment] of this.#environments.entries()) {
       reports.push(
         await evaluateTask({
@@ -102,6 +101,7 @@ class RolloutProcess {
           dialect: this.#dialect,
           environment,
           split,
+          policy: `step ${step}`,
           episodes,
           concurrency: config.rollout.groupSize,
           sampling: { ...this.#sampling(), temperature },
@@ -112,9 +112,7 @@ class RolloutProcess {
         }),
       );
     }
-    this.#active--;
     this.#send({ type: "evaluated", step, reports });
-    this.announceRoom();
   }
 
   async #playGroup(lease: GroupLease): Promise<void> {

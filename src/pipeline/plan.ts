@@ -1,0 +1,67 @@
+/**
+ * What a config comes to on this machine, before anything starts: sizes of the shared memory and the memory estimate.
+ * `--dry-run` prints it; a run checks it.
+ */
+import { ATTENTION_BLOCK } from "../device/device.ts";
+import type { TrainConfig } from "../config/train.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
+import { parameterLayout } from "../model/parameters.ts";
+import { passSize } from "./learner-state.ts";
+
+export interface RunPlan {
+  parameters: number;
+  maxLag: number;
+  boardSlots: number;
+  boardSlotBytes: number;
+  ringBytes: number;
+  memory: MemoryEstimate;
+  /** The loss in force, with its constants. */
+  loss: string;
+}
+
+/** Bytes of a token in a ring record: the five arrays and the two stamps. */
+const recordBytesPerToken = 4 + 1 + 4 + 4 + 1 + 4 + 4;
+
+export function maxLagOf(config: TrainConfig): number {
+  return config.mode === "sync" ? 0 : config.staleness.maxLag;
+}
+
+export function conversationsOf(config: TrainConfig): number {
+  const { maxSequences, groupSize } = config.rollout;
+  // One more per group: the prompt that its samples are forked from; and room for evaluation.
+  return Math.ceil(maxSequences * (1 + 1 / groupSize)) + (config.evaluation.every > 0 ? groupSize : 0) + 1;
+}
+
+export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
+  const maxLag = maxLagOf(config);
+  const { rollout } = config;
+  const layout = parameterLayout(model);
+  // The versions that live tokens may carry, the one being written, and one that a slow reader still holds.
+  const boardSlots = maxLag + 4;
+  const largestRecord = rollout.contextLimit * recordBytesPerToken + 4096;
+  const pages = conversationsOf(config) * Math.ceil(rollout.contextLimit / ATTENTION_BLOCK);
+  return {
+    parameters: layout.length,
+    maxLag,
+    boardSlots,
+    boardSlotBytes: layout.length * 4,
+    ringBytes: Math.max(8 * 2 ** 20, 8 * largestRecord),
+    memory: estimateMemory(model, { ...passSize(config), pages, boardSlots, engines: rollout.processes }),
+    loss: lossFormula(config),
+  };
+}
+
+function lossFormula(config: TrainConfig): string {
+  const { clipLow, clipHigh, entropyBonus, normalizeStd, incompletePenalty } = config.algorithm;
+  const advantage = normalizeStd ? "(r - mean_group(r)) / (std_group(r) + 1e-6)" : "r - mean_group(r)";
+  return [
+    `loss = -(1/N) Σ_t [ min(ρ_t A, clip(ρ_t, ${round(1 - clipLow)}, ${round(1 + clipHigh)}) A)${entropyBonus > 0 ? ` + ${entropyBonus} H_t` : ""} ]`,
+    "ρ_t  = exp(log π(t) - log μ(t)), μ as recorded while sampling; N = sampled tokens that carry gradient",
+    `A    = ${advantage}; r = the environment's reward, ${incompletePenalty} where the policy did not complete`,
+  ].join("\n");
+}
+
+function round(value: number): number {
+  return Number(value.toPrecision(12));
+}

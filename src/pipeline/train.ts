@@ -1,0 +1,499 @@
+/**
+ * The supervisor of a run: creates the shared memory, starts the learner and the rollout processes, feeds the
+ * coordinator, writes metrics, restarts what crashes, and ends everything in a checkpoint.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { TrainConfig } from "../config/train.ts";
+import type { EvalReport } from "../env/report.ts";
+import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { loadModelFolder } from "../model/files.ts";
+import { assertFitsMemory } from "../model/memory.ts";
+import type { RunEvent } from "../observe/events.ts";
+import { MetricsSink } from "../observe/metrics.ts";
+import { TaskSampler } from "../rl/sampler.ts";
+import { Ring } from "../shm/ring.ts";
+import { WeightBoard } from "../shm/weight-board.ts";
+import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
+import { type Child, startChild } from "./children.ts";
+import { Coordinator } from "./coordinator.ts";
+import { openEnvironment } from "./environments.ts";
+import {
+  type FromLearner,
+  type FromRollout,
+  fromRanges,
+  type Setup,
+  type ToLearner,
+  type ToRollout,
+  toRanges,
+} from "./messages.ts";
+import { maxLagOf, planRun } from "./plan.ts";
+import type { StepMetrics } from "./step-metrics.ts";
+
+/** Nothing moving for this long ends the run with the names of those who wait. */
+const stallMs = 180_000;
+const startMs = 120_000;
+/** Restarts of a rollout process without one episode in between, after which its crash is taken for permanent. */
+const maxIdleRestarts = 5;
+
+/** A line of metrics.jsonl. */
+export interface RunStep extends StepMetrics {
+  /** Seconds since the run (or its resumption) began. */
+  elapsed: number;
+  /** Trained tokens per second of the last step's wall time, waiting included. */
+  tokensPerSecond: number;
+  abortedTokens: number;
+  environmentRetries: number;
+  rolloutRestarts: number;
+  /** Present on steps that were evaluated. */
+  evaluation?: EvalReport[];
+}
+
+export interface RunOptions {
+  config: TrainConfig;
+  /** Resolved config as YAML, kept in the run folder. */
+  yaml: string;
+  /** Run folder. */
+  out: string;
+  /** Go on from the newest checkpoint in `out`. */
+  resume?: boolean;
+  onEvent?: (event: RunEvent) => void;
+  /** Ends the run after the step in progress, in a checkpoint. */
+  signal?: AbortSignal;
+}
+
+export interface RunSummary {
+  steps: number;
+  /** True when `signal` ended the run before its last step. */
+  stopped: boolean;
+  checkpoint: string;
+  /** Model folder inside the checkpoint. */
+  model: string;
+  seconds: number;
+  sampledTokens: number;
+  tokensPerSecond: number;
+  /** Over the whole run; null when nothing was compared. */
+  mismatch: number | null;
+  mismatchTokens: number;
+  maxLag: number;
+  abortedTokens: number;
+  rolloutRestarts: number;
+}
+
+export async function runTraining(options: RunOptions): Promise<RunSummary> {
+  const run = new Run(options);
+  try {
+    return await run.play();
+  } finally {
+    await run.cleanUp();
+  }
+}
+
+interface Rollout {
+  child: Child<ToRollout, FromRollout>;
+  room: number;
+  idleRestarts: number;
+  stats: { abortedTokens: number; retries: number };
+  replaced: boolean;
+}
+
+class Run {
+  readonly #options: RunOptions;
+  readonly #config: TrainConfig;
+  readonly #rollouts: Rollout[] = [];
+  readonly #sink: MetricsSink;
+  #learner: Child<ToLearner, FromLearner> | null = null;
+  #coordinator!: Coordinator;
+  #setup!: Setup;
+  #ring: Ring | null = null;
+  #board: WeightBoard | null = null;
+  #ending = false;
+  #stopRequested = false;
+  #training = false;
+  #startedAt = 0;
+  #lastStepAt = 0;
+  #lastProgress = 0;
+  #watchdog: NodeJS.Timeout | undefined;
+  #finish!: (summary: RunSummary) => void;
+  #fail!: (error: unknown) => void;
+  #restarts = 0;
+  #lostStats = { abortedTokens: 0, retries: 0 };
+  #lastCheckpoint: { step: number; folder: string } | null = null;
+  #evaluating: { metrics: RunStep } | null = null;
+  #totals = { sampledTokens: 0, mismatch: 0, mismatchTokens: 0, maxLag: 0 };
+
+  constructor(options: RunOptions) {
+    this.#options = options;
+    this.#config = options.config;
+    const { out, resume = false } = options;
+    const exists = existsSync(join(out, "metrics.jsonl"));
+    if (exists && !resume) {
+      throw new AgentRLError("USAGE", "The run folder holds a run already", {
+        where: out,
+        expected: "a new folder, or --resume",
+        hint: "choose another --out, or go on with --resume",
+      });
+    }
+    mkdirSync(join(out, "checkpoints"), { recursive: true });
+    this.#sink = new MetricsSink(join(out, "metrics.jsonl"));
+  }
+
+  async play(): Promise<RunSummary> {
+    const { config } = this.#options;
+    const outcome = new Promise<RunSummary>((resolve, reject) => {
+      this.#finish = resolve;
+      this.#fail = reject;
+    });
+    // The first failure counts; what breaks while the run is being taken down is its consequence.
+    outcome.catch(() => {});
+    await this.#prepare();
+    this.#startedAt = performance.now();
+    this.#lastStepAt = this.#startedAt;
+    this.#progress();
+    this.#startLearner();
+    this.#watchdog = setInterval(() => this.#watch(), 1_000);
+    const { signal } = this.#options;
+    const stop = () => this.#stop();
+    signal?.addEventListener("abort", stop, { once: true });
+    if (signal?.aborted) stop();
+    for (let worker = 0; worker < config.rollout.processes; worker++) this.#startRollout(worker, 0);
+    try {
+      return await outcome;
+    } finally {
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Everything that can be wrong with the input is found here, before a process starts. */
+  async #prepare(): Promise<void> {
+    const { config, yaml, out, resume = false } = this.#options;
+    const checkpoints = join(out, "checkpoints");
+    const from = resume ? latestCheckpoint(checkpoints) : null;
+    const modelFolder = from === null ? config.model.path : readCheckpoint(from).modelFolder;
+    const model = loadModelFolder(modelFolder);
+    const plan = planRun(config, model.config);
+    assertFitsMemory(plan.memory);
+
+    const environments = config.tasks.map((task) => openEnvironment(task));
+    const sampler = new TaskSampler(
+      config.tasks.map((task, i) => ({
+        name: task.name,
+        weight: task.weight,
+        indices: environments[i]!.split(task.split).indices,
+      })),
+      config.seed,
+    );
+    await Promise.all(environments.map((environment) => environment.close()));
+
+    const state = from === null ? null : readCheckpoint(from).state;
+    this.#coordinator = new Coordinator({
+      sampler,
+      groupSize: config.rollout.groupSize,
+      groupsPerStep: config.rollout.groupsPerStep,
+      maxLag: maxLagOf(config),
+      steps: config.steps,
+      step: state?.step ?? 0,
+      trained: fromRanges(state?.trainedGroups ?? []),
+    });
+    writeFileSync(join(out, "config.yaml"), yaml);
+
+    const id = randomBytes(6).toString("hex");
+    this.#ring = Ring.create({ name: `/agentrl-${id}-ring`, capacityBytes: plan.ringBytes });
+    this.#board = WeightBoard.create({
+      name: `/agentrl-${id}-board`,
+      slots: plan.boardSlots,
+      bytes: plan.boardSlotBytes,
+    });
+    this.#setup = {
+      config,
+      ring: `/agentrl-${id}-ring`,
+      board: `/agentrl-${id}-board`,
+      modelFolder,
+      resume: from,
+      checkpoints,
+      configHash: configHash(config),
+    };
+    this.#emit({ type: "started", step: this.#coordinator.version, steps: config.steps });
+  }
+
+  #startLearner(): void {
+    const child = startChild<ToLearner, FromLearner>("learner", entry("learner"));
+    this.#learner = child;
+    child.onMessage((message) => this.#guard(() => this.#fromLearner(message)));
+    child.send({ type: "setup", setup: this.#setup });
+    child.ended
+      .then(({ code, signal }) => {
+        if (this.#ending) return;
+        this.#fail(
+          new AgentRLError("PIPELINE", "The learner process ended", {
+            where: `exit ${signal ?? code}`,
+            got: child.lastLines(),
+            hint: `go on from the last checkpoint with --resume (${this.#lastCheckpoint?.folder ?? "none written yet"})`,
+          }),
+        );
+      })
+      .catch((error) => this.#fail(error));
+  }
+
+  #startRollout(worker: number, idleRestarts: number): void {
+    const child = startChild<ToRollout, FromRollout>(`rollout ${worker}`, entry("rollout"));
+    const rollout: Rollout = {
+      child,
+      room: 0,
+      idleRestarts,
+      stats: { abortedTokens: 0, retries: 0 },
+      replaced: false,
+    };
+    this.#rollouts[worker] = rollout;
+    child.onMessage((message) => this.#guard(() => this.#fromRollout(worker, rollout, message)));
+    child.send({ type: "setup", setup: this.#setup });
+    child.ended.then((how) => this.#rolloutEnded(worker, rollout, how)).catch((error) => this.#fail(error));
+  }
+
+  #rolloutEnded(worker: number, rollout: Rollout, how: { code: number | null; signal: string | null }): void {
+    if (this.#ending || rollout.replaced) return;
+    rollout.replaced = true;
+    const cause = `exit ${how.signal ?? how.code}`;
+    this.#lostStats.abortedTokens += rollout.stats.abortedTokens;
+    this.#lostStats.retries += rollout.stats.retries;
+    this.#coordinator.workerLost(worker);
+    if (rollout.idleRestarts >= maxIdleRestarts) {
+      this.#fail(
+        new AgentRLError("PIPELINE", "A rollout process keeps crashing", {
+          where: `${rollout.child.name}, ${cause}, ${rollout.idleRestarts + 1} times without an episode`,
+          got: rollout.child.lastLines(),
+          hint: "mend the cause above, then go on with --resume",
+        }),
+      );
+      return;
+    }
+    this.#restarts++;
+    const message = `${rollout.child.name} ended (${cause}) and is restarted ${rollout.child.lastLines()}`.trim();
+    this.#emit({ type: "notice", message });
+    const backoff = 100 * 2 ** rollout.idleRestarts;
+    setTimeout(() => {
+      if (!this.#ending) this.#startRollout(worker, rollout.idleRestarts + 1);
+    }, backoff);
+  }
+
+  #fromRollout(worker: number, rollout: Rollout, message: FromRollout): void {
+    if (rollout.replaced) return;
+    this.#progress();
+    if (message.type === "room") {
+      rollout.room = message.groups;
+      this.#lease(worker);
+    } else if (message.type === "stats") {
+      rollout.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
+    } else if (message.type === "evaluated") {
+      this.#evaluated(message.step, message.reports);
+    } else if (message.type === "failed" && isFinal(message.code)) {
+      this.#fail(relayed(message, rollout.child.name));
+    }
+  }
+
+  #fromLearner(message: FromLearner): void {
+    this.#progress();
+    if (message.type === "received") {
+      this.#coordinator.received(message.group, message.sample);
+      for (const rollout of this.#rollouts) rollout.idleRestarts = 0;
+      this.#advance();
+    } else if (message.type === "trained") {
+      this.#trained(message.groups, message.metrics);
+    } else if (message.type === "saved") {
+      this.#lastCheckpoint = { step: message.step, folder: message.folder };
+      this.#emit({ type: "checkpoint", step: message.step, folder: message.folder });
+      if ((this.#stopRequested && !this.#training) || this.#coordinator.finished) this.#done();
+    } else if (message.type === "ready") {
+      if (this.#coordinator.finished) this.#finalCheckpoint();
+      else if (this.#stopRequested) this.#finalCheckpoint();
+    } else if (message.type === "failed") {
+      this.#fail(relayed(message, "learner"));
+    }
+  }
+
+  #trained(groups: number[], metrics: StepMetrics): void {
+    this.#training = false;
+    this.#coordinator.trained(groups);
+    const now = performance.now();
+    const live = this.#rollouts.map((rollout) => rollout.stats);
+    const sum = (pick: (stats: { abortedTokens: number; retries: number }) => number) =>
+      pick(this.#lostStats) + live.reduce((total, stats) => total + pick(stats), 0);
+    const line: RunStep = {
+      ...metrics,
+      elapsed: (now - this.#startedAt) / 1000,
+      tokensPerSecond: metrics.sampledTokens / ((now - this.#lastStepAt) / 1000),
+      abortedTokens: sum((stats) => stats.abortedTokens),
+      environmentRetries: sum((stats) => stats.retries),
+      rolloutRestarts: this.#restarts,
+    };
+    this.#lastStepAt = now;
+    const totals = this.#totals;
+    totals.sampledTokens += metrics.sampledTokens;
+    totals.mismatchTokens += metrics.mismatchTokens;
+    totals.mismatch = Math.max(totals.mismatch, metrics.mismatch ?? 0);
+    totals.maxLag = Math.max(totals.maxLag, metrics.maxLag);
+
+    const { every } = this.#config.evaluation;
+    if (every > 0 && metrics.step % every === 0 && this.#evaluating === null) {
+      // The line is written when its evaluation is in, so that one line holds all that is known of a step.
+      this.#evaluating = { metrics: line };
+      this.#rollouts[0]!.child.send({ type: "evaluate", step: metrics.step });
+    } else {
+      this.#sink.write(line);
+    }
+    this.#emit({ type: "step", metrics: line });
+    if (this.#coordinator.finished || this.#stopRequested) this.#finalCheckpoint();
+    else {
+      for (const worker of this.#rollouts.keys()) this.#lease(worker);
+      this.#advance();
+    }
+  }
+
+  #evaluated(step: number, reports: EvalReport[]): void {
+    if (this.#evaluating === null) return;
+    this.#sink.write({ ...this.#evaluating.metrics, evaluation: reports });
+    this.#evaluating = null;
+    this.#emit({ type: "evaluated", step, reports });
+    if (this.#coordinator.finished) this.#finalCheckpoint();
+  }
+
+  #lease(worker: number): void {
+    const rollout = this.#rollouts[worker];
+    if (rollout === undefined || rollout.room === 0 || this.#stopRequested) return;
+    const leases = this.#coordinator.lease(worker, rollout.room);
+    if (leases.length === 0) return;
+    rollout.room -= leases.length;
+    rollout.child.send({ type: "lease", leases: leases.map(({ draw, samples }) => ({ ...draw, samples })) });
+  }
+
+  #advance(): void {
+    if (this.#training || this.#stopRequested) return;
+    const groups = this.#coordinator.nextBatch();
+    if (groups === null) return;
+    this.#training = true;
+    const { every } = this.#config.checkpoint;
+    const step = this.#coordinator.version + 1;
+    const checkpoint = every > 0 && step % every === 0 && step < this.#config.steps;
+    const trained = toRanges([...this.#coordinator.trainedGroups, ...groups]);
+    this.#learner!.send({ type: "train", groups, checkpoint, trainedGroups: trained });
+  }
+
+  #stop(): void {
+    if (this.#stopRequested) return;
+    this.#stopRequested = true;
+    this.#emit({ type: "notice", message: "stopping after the step in progress, with a checkpoint" });
+    if (!this.#training) this.#finalCheckpoint();
+  }
+
+  #finalCheckpoint(): void {
+    // A run that ends with an evaluation under way waits for it.
+    if (this.#evaluating !== null && this.#coordinator.finished && !this.#stopRequested) return;
+    this.#learner!.send({ type: "checkpoint", trainedGroups: toRanges(this.#coordinator.trainedGroups) });
+  }
+
+  #done(): void {
+    if (this.#evaluating !== null) this.#sink.write(this.#evaluating.metrics);
+    const seconds = (performance.now() - this.#startedAt) / 1000;
+    const { sampledTokens, mismatch, mismatchTokens, maxLag } = this.#totals;
+    this.#emit({ type: "finished" });
+    const stats = this.#rollouts.map((rollout) => rollout.stats.abortedTokens);
+    this.#finish({
+      steps: this.#coordinator.version,
+      stopped: !this.#coordinator.finished,
+      checkpoint: this.#lastCheckpoint!.folder,
+      model: join(this.#lastCheckpoint!.folder, "model"),
+      seconds,
+      sampledTokens,
+      tokensPerSecond: sampledTokens / seconds,
+      mismatch: mismatchTokens > 0 ? mismatch : null,
+      mismatchTokens,
+      maxLag,
+      abortedTokens: stats.reduce((total, value) => total + value, this.#lostStats.abortedTokens),
+      rolloutRestarts: this.#restarts,
+    });
+  }
+
+  #watch(): void {
+    const still = performance.now() - this.#lastProgress;
+    const limit = this.#coordinator.inFlight === 0 ? Math.max(startMs, stallMs) : stallMs;
+    if (still < limit) return;
+    const waiting = this.#training
+      ? "the learner, which is training"
+      : `${this.#coordinator.inFlight} groups in flight${this.#blockedBy()}`;
+    this.#fail(
+      new AgentRLError("PIPELINE", "Nothing has moved", {
+        where: `step ${this.#coordinator.version}: the run waits for ${waiting}`,
+        got: `${Math.round(still / 1000)} s of silence`,
+        expected: "a message from a child process",
+        hint: "look at the environment, then go on with --resume",
+      }),
+    );
+  }
+
+  #blockedBy(): string {
+    const incomplete = this.#coordinator.incomplete();
+    return incomplete.length === 0 ? "" : `, incomplete: ${incomplete.slice(0, 8).join(", ")}`;
+  }
+
+  #progress(): void {
+    this.#lastProgress = performance.now();
+  }
+
+  /** An error in a message handler (a full disk under the metrics file, say) ends the run, not the process. */
+  #guard(work: () => void): void {
+    if (this.#ending) return;
+    try {
+      work();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #emit(event: RunEvent): void {
+    this.#options.onEvent?.(event);
+  }
+
+  /** Stops the children, with a bound on how long that may take, and removes the shared memory. */
+  async cleanUp(): Promise<void> {
+    this.#ending = true;
+    clearInterval(this.#watchdog);
+    const children = [this.#learner, ...this.#rollouts.map((rollout) => rollout.child)].filter((child) => child !== null);
+    for (const child of children) child.send({ type: "stop" });
+    await Promise.all(children.map((child) => endChild(child)));
+    this.#ring?.close();
+    this.#ring?.unlink();
+    this.#board?.close();
+    this.#board?.unlink();
+    this.#sink.close();
+  }
+}
+
+async function endChild(child: Child<ToLearner, FromLearner> | Child<ToRollout, FromRollout>): Promise<void> {
+  const kill = setTimeout(() => child.process.kill("SIGKILL"), 3_000);
+  await child.ended;
+  clearTimeout(kill);
+}
+
+function entry(name: "learner" | "rollout"): URL {
+  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
+  return new URL(`./${name}.${extension}`, import.meta.url);
+}
+
+/** Errors of the input or the machine end the run at once; restarting a rollout process would not mend them. */
+function isFinal(code: string): boolean {
+  return ["CONFIG", "MODEL_FILE", "TOKENIZER", "SAMPLE_FILE", "ENVIRONMENT", "MEMORY", "NATIVE_ADDON"].includes(code);
+}
+
+function relayed(message: { message: string; code: string }, from: string): AgentRLError {
+  return new AgentRLError((message.code || "PIPELINE") as ErrorCode, message.message, { where: from });
+}
+
+/** What a resumed run must agree on: everything but how long it runs and how it is spread over processes. */
+export function configHash(config: TrainConfig): string {
+  const { steps: _steps, checkpoint: _checkpoint, evaluation: _evaluation, ...rest } = config;
+  const { processes: _processes, threads: _threads, maxSequences: _sequences, ...rollout } = rest.rollout;
+  const { threads: _learnerThreads, ...learner } = rest.learner;
+  const text = JSON.stringify({ ...rest, rollout, learner });
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+}
