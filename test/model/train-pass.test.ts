@@ -1,0 +1,168 @@
+/**
+ * Laws of the training pass: how a batch is cut, ordered and filled up changes no log-probability by a bit, and no
+ * gradient by more than float32 summation in another order.
+ */
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import type { Device } from "../../src/device/device.ts";
+import type { ModelConfig } from "../../src/model/config.ts";
+import { unpackTensors } from "../../src/model/parameters.ts";
+import { TrainPass } from "../../src/model/train-pass.ts";
+import { Weights } from "../../src/model/weights.ts";
+import {
+  anyConfig,
+  makeDevice,
+  packSequences,
+  randomSequence,
+  randomWeights,
+  relativeError,
+  sameBits,
+  type TestSequence,
+  testRandom,
+} from "./support.ts";
+
+const device = makeDevice(2);
+const oneThread = makeDevice(1);
+afterAll(() => {
+  device.destroy();
+  oneThread.destroy();
+});
+
+/** Runs micro-batches one after another into one gradient arena. Sequences are told apart by identity. */
+async function run(on: Device, config: ModelConfig, seed: number, microBatches: TestSequence[][]) {
+  const weights = randomWeights(on, config, seed);
+  const grads = Weights.allocate(on, config, "grads");
+  const outputs = new Map<TestSequence, { logProbs: Float32Array; entropies: Float32Array }>();
+  for (const sequences of microBatches) {
+    const batch = packSequences(sequences);
+    const limits = { maxRows: batch.tokens.length + 3, maxScored: batch.scoredRows.length + 1 };
+    const pass = new TrainPass(on, config, limits);
+    const { logProbs, entropies } = await pass.forward(weights, batch);
+    await pass.backward(weights, batch, grads);
+    pass.destroy();
+    let start = 0;
+    for (const sequence of sequences) {
+      const end = start + sequence.scored.length;
+      outputs.set(sequence, { logProbs: logProbs.slice(start, end), entropies: entropies.slice(start, end) });
+      start = end;
+    }
+  }
+  const result = { outputs, grads: await on.readF32(grads.arena) };
+  on.free(weights.arena);
+  on.free(grads.arena);
+  return result;
+}
+
+/**
+ * Another order of a sum of n terms moves it by at most n * 2^-24 * sum|terms|; with a few hundred rows whose terms
+ * cancel in part, 2e-5 of the tensor's largest gradient leaves room for two layers of such sums.
+ */
+function expectSameGradients(config: ModelConfig, got: Float32Array, expected: Float32Array): void {
+  const reference = unpackTensors(config, expected);
+  for (const [name, { data }] of unpackTensors(config, got)) {
+    expect(relativeError(data, reference.get(name)!.data), name).toBeLessThan(2e-5);
+  }
+}
+
+const anyBatch = fc
+  .record({
+    config: anyConfig,
+    seed: fc.nat(),
+    lengths: fc.array(fc.oneof(fc.constantFrom(1, 2, 31, 32, 33), fc.integer({ min: 1, max: 100 })), {
+      minLength: 2,
+      maxLength: 5,
+    }),
+  })
+  .map(({ config, seed, lengths }) => {
+    const random = testRandom(seed);
+    return { config, seed, sequences: lengths.map((length) => randomSequence(config, length, random)) };
+  });
+
+describe("TrainPass", () => {
+  it("gives the same under micro-batch split, packing order, thread count, and beside other sequences", async () => {
+    await fc.assert(
+      fc.asyncProperty(anyBatch, fc.nat(), async ({ config, seed, sequences }, shuffle) => {
+        const whole = await run(device, config, seed, [sequences]);
+
+        const split = await run(
+          device,
+          config,
+          seed,
+          sequences.map((sequence) => [sequence]),
+        );
+        const random = testRandom(shuffle);
+        const order = [...sequences];
+        for (let i = order.length - 1; i > 0; i--) {
+          const j = random.below(i + 1);
+          [order[i], order[j]] = [order[j]!, order[i]!];
+        }
+        const shuffled = await run(oneThread, config, seed, [order]);
+        const silent = { ...randomSequence(config, 40, random), scored: [] };
+        const beside = await run(device, config, seed, [[silent, ...sequences, silent]]);
+        for (const other of [split, shuffled, beside]) {
+          for (const sequence of sequences) expect(other.outputs.get(sequence)).toEqual(whole.outputs.get(sequence));
+          expectSameGradients(config, other.grads, whole.grads);
+        }
+      }),
+      { numRuns: 12 },
+    );
+  });
+
+  it("gives the same bits with one thread and with two", async () => {
+    await fc.assert(
+      fc.asyncProperty(anyBatch, async ({ config, seed, sequences }) => {
+        const two = await run(device, config, seed, [sequences]);
+        const one = await run(oneThread, config, seed, [sequences]);
+        expect(sameBits(one.grads, two.grads)).toBe(true);
+      }),
+      { numRuns: 6 },
+    );
+  });
+
+  it("gives no gradient to what cannot change a scored token", async () => {
+    const config = { ...fc.sample(anyConfig, { numRuns: 1, seed: 5 })[0]!, vocabSize: 40, tieWordEmbeddings: false };
+    const random = testRandom(1);
+    const sequence = randomSequence({ ...config, vocabSize: 30 }, 20, random);
+    // Token 35 comes after the last scored row, 36 in a sequence of its own.
+    sequence.scored = sequence.scored.filter(({ row }) => row < 15);
+    sequence.tokens[18] = 35;
+    const { grads } = await run(device, config, 1, [[sequence, { tokens: [36, 36], scored: [] }]]);
+    const { shape, data } = unpackTensors(config, grads).get("model.embed_tokens.weight")!;
+    const row = (token: number) => data.subarray(token * shape[1]!, (token + 1) * shape[1]!);
+    expect(row(35).every((value) => value === 0)).toBe(true);
+    expect(row(36).every((value) => value === 0)).toBe(true);
+    expect(row(sequence.tokens[0]!).some((value) => value !== 0)).toBe(true);
+  });
+
+  it("accepts a batch in which nothing is scored", async () => {
+    const config = fc.sample(anyConfig, { numRuns: 1, seed: 6 })[0]!;
+    const sequence = { ...randomSequence(config, 9, testRandom(2)), scored: [] };
+    const { grads, outputs } = await run(device, config, 1, [[sequence]]);
+    expect(outputs.get(sequence)!.logProbs.length).toBe(0);
+    expect(grads.every((value) => value === 0)).toBe(true);
+  });
+
+  it("refuses malformed batches with the place", async () => {
+    const config = { ...fc.sample(anyConfig, { numRuns: 1, seed: 7 })[0]!, vocabSize: 50, maxPositions: 16 };
+    const weights = randomWeights(device, config, 1);
+    const pass = new TrainPass(device, config, { maxRows: 32, maxScored: 8 });
+    const batch = packSequences([
+      { tokens: [1, 2, 3], scored: [{ row: 0, target: 2, temperature: 1, dLogProb: 1, dEntropy: 0 }] },
+    ]);
+    const refused = (change: Partial<typeof batch>, message: RegExp) =>
+      expect(pass.forward(weights, { ...batch, ...change })).rejects.toThrow(message);
+    await refused({ tokens: Uint32Array.from([1, 50, 3]) }, /token of row 1[\s\S]*50/);
+    await refused({ targets: Uint32Array.from([77]) }, /target of row 0[\s\S]*77/);
+    await refused({ temperatures: Float32Array.from([0]) }, /temperature of row 0/);
+    await refused({ scoredRows: Uint32Array.from([3]) }, /scored row 0/);
+    await refused({ offsets: Uint32Array.from([0, 2]) }, /sequence offsets/);
+    await refused({ offsets: Uint32Array.from([0, 3, 3]) }, /length of sequence 1/);
+    await refused({ tokens: new Uint32Array(17), offsets: Uint32Array.from([0, 17]) }, /max_position_embeddings = 16/);
+    await refused({ tokens: new Uint32Array(33), offsets: Uint32Array.from([0, 33]) }, /number of rows/);
+    await expect(pass.backward(weights, batch, weights)).rejects.toThrow(/no forward pass/);
+    await pass.forward(weights, batch);
+    await expect(pass.backward(weights, { ...batch, dLogProbs: new Float32Array(2) }, weights)).rejects.toThrow(/fit/);
+    pass.destroy();
+    expect(() => new TrainPass(device, config, { maxRows: 4, maxScored: 5 })).toThrow(/maxScored/);
+  });
+});
