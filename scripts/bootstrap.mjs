@@ -47,7 +47,7 @@ function packagesMissing() {
 function addonProblem() {
   const built = newest(addon);
   if (built === 0) return "missing";
-  const sources = ["native", "binding.gyp", "CMakeLists.txt"].map((name) => newest(join(root, name)));
+  const sources = ["native", "binding.gyp"].map((name) => newest(join(root, name)));
   return Math.max(...sources) > built ? "stale" : undefined;
 }
 

@@ -10,13 +10,16 @@ import { AgentRLError, type ErrorDetail } from "../errors.ts";
 import { accepts, type Field, fieldAt, fieldsOf, suggestKey } from "./fields.ts";
 import { type Conflict, type NoEffectRule, noEffect } from "./rules.ts";
 import { type SftConfig, sftConflicts, sftNoEffect, sftSchema } from "./sft.ts";
-import { ConfigSource, display } from "./source.ts";
+import { ConfigSource, display, leafPaths } from "./source.ts";
 import { type TrainConfig, trainConflicts, trainNoEffect, trainSchema } from "./train.ts";
 
 export interface LoadedConfig<C> {
   config: C;
   file: string;
-  /** The resolved config, defaults included and paths absolute, as YAML for the run folder. */
+  /**
+   * The resolved config as YAML for the run folder: defaults included, paths absolute, options without effect left out.
+   * Loading it gives the same config again.
+   */
   yaml: string;
 }
 
@@ -28,6 +31,17 @@ export function loadTrainConfig(file: string, sets: readonly string[] = []): Loa
 /** @throws AgentRLError CONFIG, as loadTrainConfig. */
 export function loadSftConfig(file: string, sets: readonly string[] = []): LoadedConfig<SftConfig> {
   return load(file, sets, sftSchema, sftNoEffect, sftConflicts, ["model.path", "tokenizer"]);
+}
+
+/** A copy without the options that do nothing, which a config file may not hold. */
+function effective<C>(config: C, rules: readonly NoEffectRule<C>[]): unknown {
+  const copy: unknown = structuredClone(config);
+  for (const { path } of noEffect(rules, config, leafPaths(config))) {
+    const parts = path.split(".");
+    const parent = valueAt(copy, parts.slice(0, -1)) as Record<string, unknown>;
+    delete parent[parts.at(-1)!];
+  }
+  return copy;
 }
 
 interface Problem {
@@ -73,7 +87,7 @@ function load<S extends z.ZodType>(
 
   const missing = resolvePaths(config as Record<string, unknown>, fields, source, mustExist);
   if (missing.length > 0) fail(source, missing);
-  return { config, file, yaml: stringify(config) };
+  return { config, file, yaml: stringify(effective(config, noEffectRules)) };
 }
 
 /** `optimizer:` with nothing (or only comments) below it means: all defaults. */
@@ -141,7 +155,10 @@ function explain(issue: z.core.$ZodIssue, source: ConfigSource, fields: Field): 
 function fail(source: ConfigSource, problems: Problem[]): never {
   const sorted = [...problems].sort((a, b) => source.order(a.path) - source.order(b.path));
   const [first, ...others] = sorted;
-  const also = others.map(({ what, path }) => `  also:     ${source.where(path)}: ${what}`);
+  const also = others.map(({ what, path, detail }) => {
+    const remedy = what.startsWith("Unknown key") ? detail.hint : `Expected ${detail.expected}.`;
+    return `  also:     ${source.where(path)}: ${what} ${remedy}`;
+  });
   const { what, path, detail } = first!;
   throw new AgentRLError("CONFIG", what, {
     ...detail,

@@ -1,12 +1,16 @@
 /** The config of `agentrl sft`: supervised training on the episodes of the tasks' scripted experts. */
 import { z } from "zod";
 import type { Conflict, NoEffectRule } from "./rules.ts";
-import { count, optimizerSchema, path, seedField, taskConflicts, tasksField } from "./sections.ts";
+import { count, fraction, optimizerSchema, path, seedField, taskConflicts, tasksField } from "./sections.ts";
 
 const newModelSchema = z
   .strictObject({
     hiddenSize: count().describe("Width of the residual stream."),
     intermediateSize: count().describe("Width of the SwiGLU layer."),
+    vocabSize: count()
+      .min(300)
+      .default(1024)
+      .describe("Size of the byte-level BPE that is trained on the expert episodes; without `tokenizer` only."),
     layers: count().describe("Decoder layers."),
     heads: count().describe("Query heads."),
     kvHeads: count().describe("Key/value heads; divides `heads`."),
@@ -15,7 +19,6 @@ const newModelSchema = z
     rmsNormEps: z.number().gt(0).default(1e-6).describe("Added to the mean square in RMSNorm."),
     tieWordEmbeddings: z.boolean().default(true).describe("The output head is the embedding table."),
     maxPositions: count().default(2048).describe("Longest sequence."),
-    initStd: z.number().gt(0).default(0.02).describe("Standard deviation of the initial weights."),
   })
   .describe("Architecture of a new model; the vocabulary size is the tokenizer's.");
 
@@ -27,7 +30,9 @@ export const sftSchema = z
         new: newModelSchema.optional(),
       })
       .describe("The model to train: `path` or `new`."),
-    tokenizer: path().optional().describe("tokenizer.json of a new model, or a folder that holds one."),
+    tokenizer: path()
+      .optional()
+      .describe("Model folder whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
     seed: seedField,
     out: path().describe("Folder that the trained model is written to."),
     tasks: tasksField,
@@ -41,6 +46,16 @@ export const sftSchema = z
       .default(4096)
       .describe("Tokens per forward and backward pass; the gradient does not depend on it."),
     optimizer: optimizerSchema.prefault({}),
+    until: z
+      .strictObject({
+        success: fraction().describe("Stop when held-out success, mean of the tasks, reaches this."),
+        every: count().default(20).describe("Steps between measurements."),
+        episodes: count().default(100).describe("Episodes per task in one measurement."),
+        split: z.string().min(1).default("eval").describe("The environment's task list to measure on."),
+        temperature: z.number().min(0).max(10).default(0).describe("Sampling temperature; 0 = greedy."),
+      })
+      .optional()
+      .describe("An early stop; without it all steps are done."),
     device: z.enum(["auto", "native"]).default("auto").describe("Where to compute."),
   })
   .describe("Config of `agentrl sft`.");
@@ -53,6 +68,11 @@ export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
     path: "tokenizer",
     when: (c) => c.model.path !== undefined,
     why: "model.path is set, and the model folder has its own tokenizer.json",
+  },
+  {
+    path: "model.new.vocabSize",
+    when: (c) => c.tokenizer !== undefined,
+    why: "tokenizer is set, and the vocabulary is that tokenizer's",
   },
   {
     path: "tasks.*.weight",
@@ -78,15 +98,6 @@ export function sftConflicts(config: SftConfig): Conflict[] {
       hint: model.new
         ? "Remove one of the two."
         : "Set model.path to a model folder, or describe a model under model.new.",
-    });
-  }
-  if (model.new && config.tokenizer === undefined) {
-    conflicts.push({
-      path: "tokenizer",
-      what: "A new model needs a tokenizer.",
-      got: "none",
-      expected: "the path of a tokenizer.json",
-      hint: "Set tokenizer.",
     });
   }
   if (model.new && model.new.heads % model.new.kvHeads !== 0) {

@@ -196,7 +196,8 @@ export function display(file: string): string {
   return short.startsWith("..") ? file : short;
 }
 
-function* leafPaths(value: unknown, prefix = ""): Generator<string> {
+/** Dotted paths of everything in `value` that is not a map or a list. */
+export function* leafPaths(value: unknown, prefix = ""): Generator<string> {
   if (value !== null && typeof value === "object") {
     for (const [key, child] of Object.entries(value)) yield* leafPaths(child, prefix === "" ? key : `${prefix}.${key}`);
   } else if (prefix !== "") {

@@ -1,0 +1,90 @@
+/**
+ * `agentrl demo`: the whole loop on the tiny model that ships with the project. Measures it on held-out tasks, trains it
+ * asynchronously on two tasks at once, measures it again.
+ */
+import { mkdtempSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Command } from "commander";
+import { formatCount, formatDuration } from "../observe/terminal.ts";
+import { interruptible } from "./interrupt.ts";
+import { addJson, addSet, jsonWriter, percent, table, wholeNumber } from "./options.ts";
+
+interface DemoOptions {
+  seed?: number;
+  set?: string[];
+  out?: string;
+  json?: string;
+}
+
+/** Held-out success by task, and their mean. */
+type Scores = Record<string, number>;
+
+export function addDemo(program: Command): void {
+  const command = program
+    .command("demo")
+    .description("train the tiny model on two tasks and show what it learnt (minutes on two cores)")
+    .option("--seed <n>", "seed of the run", wholeNumber(0))
+    .option("--out <run>", "keep the run in this folder; a temporary one by default");
+  addJson(addSet(command)).action(demo);
+}
+
+async function demo(options: DemoOptions): Promise<void> {
+  const started = performance.now();
+  const [{ loadTrainConfig }, { runTraining }, { runEvaluation }, { Terminal }] = await Promise.all([
+    import("../config/load.ts"),
+    import("../pipeline/train.ts"),
+    import("../pipeline/evaluate.ts"),
+    import("../observe/terminal.ts"),
+  ]);
+  const writeJson = jsonWriter(options.json);
+  const sets = options.seed === undefined ? options.set : [...(options.set ?? []), `seed=${options.seed}`];
+  const { config, yaml } = loadTrainConfig(fileURLToPath(new URL("../../configs/demo.yaml", import.meta.url)), sets);
+  const out = options.out ?? mkdtempSync(join(tmpdir(), "agentrl-demo-"));
+
+  const measure = async (model: string): Promise<Scores> => {
+    const scores: Scores = {};
+    for (const task of config.tasks) {
+      const report = await runEvaluation({
+        task: task.name,
+        policy: model,
+        split: config.evaluation.split,
+        episodes: config.evaluation.episodes,
+        temperature: config.evaluation.temperature,
+        prompt: task.options.prompt,
+        seed: config.seed,
+        threads: availableParallelism(),
+      });
+      scores[task.name] = report.success;
+    }
+    const values = Object.values(scores);
+    return { ...scores, mean: values.reduce((a, b) => a + b, 0) / values.length };
+  };
+
+  const names = config.tasks.map((task) => task.name).join(" and ");
+  console.log(`Measuring the model on held-out tasks of ${names} …`);
+  const before = await measure(config.model.path);
+  console.log(`Training it on both at once, ${config.steps} steps, generation and training side by side …`);
+  const terminal = new Terminal({ out: process.stdout });
+  const summary = await interruptible((signal) =>
+    runTraining({ config, yaml, out, onEvent: (event) => terminal.handle(event), signal }),
+  ).finally(() => terminal.close());
+  if (summary.stopped) {
+    console.log(`Stopped after step ${summary.steps} of ${config.steps}. The run is in ${out}`);
+    process.exitCode = 130;
+    return;
+  }
+  const after = await measure(summary.model);
+  const seconds = (performance.now() - started) / 1000;
+
+  const rows = Object.keys(before).map((name) => [name, percent(before[name]!), percent(after[name]!)]);
+  console.log(`\n${table([["held-out success", "before", "after"], ...rows])}\n`);
+  const { mismatch, mismatchTokens, tokensPerSecond, maxLag } = summary;
+  console.log(
+    `${formatDuration(seconds)} in all, ${formatCount(tokensPerSecond)} trained tokens/s, largest lag ${maxLag}, ` +
+      `mismatch ${mismatch ?? "not measured"} over ${mismatchTokens} tokens`,
+  );
+  console.log(`Model: ${summary.model}`);
+  writeJson({ before, after, seconds, mismatch, mismatchTokens, tokensPerSecond, maxLag });
+}

@@ -1,0 +1,68 @@
+/**
+ * The command line: `agentrl COMMAND`. One file a command; what a command needs is imported when it runs, so that help
+ * and errors come at once. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+ */
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { AgentRLError } from "../errors.ts";
+import { addBench } from "./bench.ts";
+import { addDemo } from "./demo.ts";
+import { addDoctor } from "./doctor.ts";
+import { addEval } from "./eval.ts";
+import { addSft } from "./sft.ts";
+import { addTrain } from "./train.ts";
+
+function version(): string {
+  // Two folders up in the sources, three in the compiled package.
+  for (const place of ["../../package.json", "../../../package.json"]) {
+    try {
+      return (JSON.parse(readFileSync(new URL(place, import.meta.url), "utf8")) as { version: string }).version;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    }
+  }
+  return "unknown";
+}
+
+/** Runs one command line. @returns the process's exit code. */
+export async function main(args: readonly string[]): Promise<number> {
+  const program = new Command("agentrl")
+    .description("Reinforcement learning of language-model agents, over many turns and many tasks.")
+    .version(version())
+    .option("--verbose", "print stack traces of errors")
+    .exitOverride()
+    .showHelpAfterError("(run with --help for the options)");
+  for (const add of [addTrain, addEval, addSft, addBench, addDoctor, addDemo]) add(program);
+
+  if (args.some((arg) => arg === "-h" || arg === "--help" || arg === "help")) {
+    const { addConfigHelp } = await import("./config-help.ts");
+    addConfigHelp(program);
+  }
+  try {
+    await program.parseAsync([...args], { from: "user" });
+    return Number(process.exitCode ?? 0);
+  } catch (error) {
+    // Commander has printed its own message.
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+    console.error(describe(error, program.opts<{ verbose?: boolean }>().verbose === true));
+    return error instanceof AgentRLError && error.code === "USAGE" ? 2 : 1;
+  }
+}
+
+/** A known error is its message; an unknown one is a bug and keeps its stack. */
+function describe(error: unknown, verbose: boolean): string {
+  if (!(error instanceof Error)) return `agentrl: ${String(error)}`;
+  const known = error instanceof AgentRLError;
+  let text = known ? `agentrl: ${error.message}` : `agentrl: unexpected error\n${error.stack}`;
+  if (known && verbose) text += `\n\n${error.stack}`;
+  for (let cause = error.cause; verbose && cause instanceof Error; cause = cause.cause)
+    text += `\ncaused by: ${cause.stack}`;
+  return text;
+}
+
+// `agentrl … | head` closes the pipe early: that is not an error of ours.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(0);
+});
+process.exitCode = await main(process.argv.slice(2));

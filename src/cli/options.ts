@@ -1,0 +1,88 @@
+/** What several commands share: option parsers, the --json file, small tables. */
+import { closeSync, mkdirSync, openSync, renameSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { type Command, InvalidArgumentError } from "commander";
+import { diskError } from "../observe/metrics.ts";
+
+/** Parser of an option that takes a whole number of at least `least`. */
+export function wholeNumber(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() === "" || !Number.isSafeInteger(value) || value < least) {
+      throw new InvalidArgumentError(`Expected a whole number ≥ ${least}.`);
+    }
+    return value;
+  };
+}
+
+/** Parser of an option that takes a number from `least` on. */
+export function numberFrom(least: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() === "" || !Number.isFinite(value) || value < least) {
+      throw new InvalidArgumentError(`Expected a number ≥ ${least}.`);
+    }
+    return value;
+  };
+}
+
+/** Parser of an option that may be given several times. */
+export function collect(text: string, before: string[] = []): string[] {
+  return [...before, text];
+}
+
+export function addJson(command: Command): Command {
+  return command.option("--json <file>", "write the result as JSON");
+}
+
+export function addSet(command: Command): Command {
+  return command.option(
+    "--set <path=value>",
+    "override one key of the config, for example rollout.groupSize=4 (repeatable)",
+    collect,
+  );
+}
+
+/**
+ * A writer for the --json file. Made before the work starts, so that a path that cannot be written ends the command at
+ * once and not after an hour. Without a file it writes nothing.
+ */
+export function jsonWriter(file: string | undefined): (value: unknown) => void {
+  if (file === undefined) return () => {};
+  try {
+    mkdirSync(dirname(file), { recursive: true });
+    closeSync(openSync(file, "a"));
+  } catch (cause) {
+    throw diskError("The --json file cannot be written", file, cause);
+  }
+  return (value) => {
+    try {
+      // A reader sees the old file or the whole new one. Devices (/dev/stdout) cannot be renamed over.
+      const target = file.startsWith("/dev/") ? file : `${file}.tmp`;
+      writeFileSync(target, `${JSON.stringify(value, null, 2)}\n`);
+      if (target !== file) renameSync(target, file);
+    } catch (cause) {
+      throw diskError("The --json file cannot be written", file, cause);
+    }
+  };
+}
+
+/** Columns padded to equal width; numbers to the right. */
+export function table(rows: readonly (readonly (string | number)[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => String(row[column] ?? "").length)));
+  // A column is numeric when everything below its heading starts like a number.
+  const numeric = widths.map((_, c) => rows.slice(1).every((row) => /^[-+]?(\d|—|$)/.test(String(row[c] ?? ""))));
+  return rows
+    .map((row) =>
+      widths
+        .map((width, c) => (numeric[c] ? String(row[c] ?? "").padStart(width) : String(row[c] ?? "").padEnd(width)))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+/** 0.7349 → "73.5 %". */
+export function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}

@@ -1,0 +1,47 @@
+/** What `agentrl train --dry-run` prints: the run as the config resolves it on this machine, before anything starts. */
+import { availableParallelism } from "node:os";
+import { stringify } from "yaml";
+import type { TrainConfig } from "../config/train.ts";
+import { loadModelFolder } from "../model/files.ts";
+import { availableMemory, formatBytes } from "../model/memory.ts";
+import { planRun, type RunPlan } from "../pipeline/plan.ts";
+import { percent, table } from "./options.ts";
+
+export interface DryRun extends RunPlan {
+  config: TrainConfig;
+  /** Bytes that are free now. */
+  availableMemory: number;
+}
+
+/** @throws AgentRLError when the model folder cannot be read. */
+export async function planTraining(config: TrainConfig): Promise<DryRun> {
+  const model = await loadModelFolder(config.model.path);
+  return { ...planRun(config, model.config), config, availableMemory: availableMemory() };
+}
+
+export function formatPlan(plan: DryRun): string {
+  const { config, memory } = plan;
+  const { rollout, learner, tasks } = config;
+  const weights = tasks.reduce((sum, task) => sum + task.weight, 0);
+  const computing = rollout.processes * rollout.threads + learner.threads;
+  const cores = availableParallelism();
+  const rows = [
+    ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
+    ["mode", config.mode === "sync" ? "sync" : `async, tokens at most ${plan.maxLag} weight versions old`],
+    ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
+    ["step", `${rollout.groupsPerStep} groups of ${rollout.groupSize} episodes; ${config.steps} steps`],
+    [
+      "threads",
+      `${rollout.processes} × ${rollout.threads} rollout + ${learner.threads} learner on ${cores} cores` +
+        (computing > cores ? ": more threads than cores, they will take turns" : ""),
+    ],
+  ];
+  const parts = memory.parts.map((part) => [part.name, formatBytes(part.bytes)]);
+  const indent = (text: string) => text.replaceAll(/^/gm, "  ");
+  return [
+    table(rows),
+    `\nMemory:\n${indent(table([...parts, ["total", formatBytes(memory.total)], ["free now", formatBytes(plan.availableMemory)]]))}`,
+    `\nLoss:\n${indent(plan.loss)}`,
+    `\nConfig:\n${indent(stringify(config).trimEnd())}`,
+  ].join("\n");
+}

@@ -1,0 +1,37 @@
+/** `agentrl sft CONFIG`: supervised training on expert episodes, the warm start of a small model. */
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import { addJson, addSet, jsonWriter } from "./options.ts";
+
+interface SftOptions {
+  out?: string;
+  set?: string[];
+  dryRun?: boolean;
+  json?: string;
+}
+
+export function addSft(program: Command): void {
+  const command = program
+    .command("sft")
+    .description("train a model on episodes of the tasks' scripted experts")
+    .argument("<config>", "YAML file")
+    .option("--out <folder>", "model folder to write, instead of the config's `out`");
+  addSet(command).option("--dry-run", "print the resolved config, and stop");
+  addJson(command).action(sft);
+}
+
+async function sft(file: string, options: SftOptions): Promise<void> {
+  const { loadSftConfig } = await import("../config/load.ts");
+  const writeJson = jsonWriter(options.json);
+  const { config, yaml } = loadSftConfig(file, options.set);
+  const out = options.out === undefined ? config.out : resolve(options.out);
+  if (options.dryRun) {
+    console.log(yaml.trimEnd());
+    writeJson({ ...config, out });
+    return;
+  }
+  const { runSft } = await import("../pipeline/sft.ts");
+  const summary = await runSft({ config, out });
+  writeJson(summary);
+  console.log(`Model: ${out}`);
+}
