@@ -1,0 +1,163 @@
+/**
+ * Whole runs: separate rollout and learner processes, real shared memory, real environments. The laws that the design
+ * promises: bit-identical synchronous runs, mismatch exactly 0, a bounded lag, exactly-once after a kill.
+ */
+import { execFileSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readMetrics } from "../../src/observe/metrics.ts";
+import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
+import { fromRanges } from "../../src/pipeline/messages.ts";
+import type { RunStep } from "../../src/pipeline/train.ts";
+import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
+
+const folder = temporaryFolder();
+let model = "";
+beforeAll(async () => {
+  model = await makeModel(folder.path);
+});
+afterAll(() => folder.remove());
+
+function settings(overrides: Record<string, unknown> = {}) {
+  return {
+    model: { path: model },
+    seed: 5,
+    steps: 4,
+    mode: "sync",
+    tasks,
+    rollout: { maxSequences: 16, groupSize: 4, groupsPerStep: 4, maxTokensPerTurn: 24, contextLimit: 320 },
+    learner: { microBatchTokens: 700 },
+    optimizer: { lr: 0.003 },
+    verify: { fraction: 1 },
+    checkpoint: { every: 2 },
+    ...overrides,
+  };
+}
+
+function childrenOf(pid: number): number[] {
+  const out = execFileSync("ps", ["-o", "pid=,args=", "--ppid", String(pid)], { encoding: "utf8" });
+  return out
+    .split("\n")
+    .filter((line) => /pipeline\/rollout\.ts/.test(line))
+    .map((line) => Number.parseInt(line, 10));
+}
+
+describe("a synchronous run", () => {
+  it("gives bit-identical weights twice, with other threads, batch shapes and process counts", async () => {
+    const one = await run(runOptions(folder.path, "sync-one", settings()));
+    const two = await run(
+      runOptions(
+        folder.path,
+        "sync-two",
+        settings({
+          rollout: { ...settings().rollout, processes: 2, maxSequences: 8, threads: 2 },
+          learner: { microBatchTokens: 700, threads: 2 },
+        }),
+      ),
+    );
+    expect(two.steps.map((step) => step.checksum)).toEqual(one.steps.map((step) => step.checksum));
+    expect(new Set(one.steps.map((step) => step.checksum)).size).toBe(4);
+    for (const step of [...one.steps, ...two.steps]) {
+      expect(step.mismatch).toBe(0);
+      expect(step.mismatchTokens).toBe(step.sampledTokens);
+      expect(step.maxLag).toBe(0);
+      expect(step.ratio).toBe(1);
+    }
+    const weights = (name: string) =>
+      readFileSync(join(latestCheckpoint(join(folder.path, name, "checkpoints"))!, "model", "model.safetensors"));
+    expect(weights("sync-one").equals(weights("sync-two"))).toBe(true);
+  });
+
+  it("goes on from a checkpoint to the same weights as the run that was never stopped", async () => {
+    const whole = await run(runOptions(folder.path, "whole", settings({ steps: 5 })));
+    const stop = new AbortController();
+    const first = await run({
+      ...runOptions(folder.path, "stopped", settings({ steps: 5 })),
+      signal: stop.signal,
+      onEvent: (event) => {
+        if (event.type === "step" && event.metrics.step === 2) stop.abort();
+      },
+    });
+    expect(first.summary.stopped).toBe(true);
+    expect(first.summary.steps).toBeLessThan(5);
+    const second = await run({ ...runOptions(folder.path, "stopped", settings({ steps: 5 })), resume: true });
+    expect(second.summary.steps).toBe(5);
+    const lines = readMetrics<RunStep>(join(folder.path, "stopped", "metrics.jsonl"));
+    expect(lines.map((line) => line.checksum)).toEqual(whole.steps.map((step) => step.checksum));
+  });
+});
+
+describe("an asynchronous run", () => {
+  const async = (overrides: Record<string, unknown> = {}) =>
+    settings({ mode: "async", staleness: { maxLag: 2 }, steps: 10, ...overrides });
+
+  it("keeps the lag within its bound and mismatch at 0 while weights change under way", async () => {
+    const { summary, steps } = await run(runOptions(folder.path, "async", async()));
+    expect(summary.mismatch).toBe(0);
+    expect(summary.mismatchTokens).toBeGreaterThan(0.05 * summary.sampledTokens);
+    expect(summary.maxLag).toBeLessThanOrEqual(2);
+    expect(summary.abortedTokens).toBe(0);
+    expect(steps.length).toBe(10);
+    const { state } = readCheckpoint(summary.checkpoint);
+    expect(fromRanges(state.trainedGroups)).toEqual([...Array(40).keys()]);
+  });
+
+  it("compares every token at learning rate 0, and finds no difference", async () => {
+    const { summary } = await run(runOptions(folder.path, "lr-zero", async({ optimizer: { lr: 0 } })));
+    expect(summary.mismatch).toBe(0);
+    expect(summary.mismatchTokens).toBe(summary.sampledTokens);
+  });
+
+  it("restarts a rollout process that is killed, counts it, and trains every group once", async () => {
+    let killed = 0;
+    const { summary, steps } = await run({
+      ...runOptions(folder.path, "killed", async({ rollout: { ...settings().rollout, processes: 2 } })),
+      onEvent: (event) => {
+        if (event.type !== "step" || (event.metrics.step !== 2 && event.metrics.step !== 5)) return;
+        const [pid] = childrenOf(process.pid);
+        if (pid === undefined) return;
+        process.kill(pid, "SIGKILL");
+        killed++;
+      },
+    });
+    expect(killed).toBe(2);
+    expect(summary.rolloutRestarts).toBe(2);
+    expect(steps.map((step) => step.step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(fromRanges(readCheckpoint(summary.checkpoint).state.trainedGroups)).toEqual([...Array(40).keys()]);
+    expect(summary.mismatch).toBe(0);
+  });
+
+  it("evaluates on held-out tasks while it trains", async () => {
+    const reports: unknown[] = [];
+    await run({
+      ...runOptions(
+        folder.path,
+        "evaluated",
+        async({ steps: 4, evaluation: { every: 2, episodes: 6 }, checkpoint: { every: 0 } }),
+      ),
+      onEvent: (event) => {
+        if (event.type === "evaluated") reports.push(event);
+      },
+    });
+    expect(reports.length).toBe(2);
+    const lines = readMetrics<RunStep>(join(folder.path, "evaluated", "metrics.jsonl"));
+    expect(lines.map((line) => line.evaluation?.map((report) => [report.task, report.episodes]) ?? null)).toEqual([
+      null,
+      [
+        ["dbbench", 6],
+        ["kg", 6],
+      ],
+      null,
+      [
+        ["dbbench", 6],
+        ["kg", 6],
+      ],
+    ]);
+  });
+
+  it("leaves no shared memory behind", () => {
+    if (!existsSync("/dev/shm")) return;
+    expect(readdirSync("/dev/shm").filter((name) => name.startsWith("agentrl-"))).toEqual([]);
+  });
+});
