@@ -4,9 +4,14 @@
 
 #include "args.h"
 #include "kernels.h"
+#include "openblas.h"
+#include "rows.h"
+#include "sampling.h"
 
 namespace agentrl {
 
+/** The head, AdamW and the gradient's norm: bindings_learning.cc. */
+void defineLearning(napi_env env, napi_value exports);
 /** Attention, normalisation and rotary embedding: bindings_attention.cc. */
 void defineAttention(napi_env env, napi_value exports);
 
@@ -61,6 +66,113 @@ void release(Args& args) {
     throw ArgumentError{false, "buffer", "something else", "an ArrayBuffer that can be detached"};
 }
 
+/** philox(counter0..3, key0, key1): the four random words, for known-answer tests. */
+void philoxWords(Args& args) {
+  uint32_t counter[4], key[2], words[4];
+  for (uint32_t& word : counter) word = static_cast<uint32_t>(args.size("counter"));
+  for (uint32_t& word : key) word = static_cast<uint32_t>(args.size("key"));
+  philox(counter, key, words);
+  napi_value list;
+  napi_create_array_with_length(args.env(), 4, &list);
+  for (uint32_t i = 0; i < 4; i++) {
+    napi_value word;
+    napi_create_uint32(args.env(), words[i], &word);
+    napi_set_element(args.env(), list, i, word);
+  }
+  args.result(list);
+}
+
+// ---- Matrix product ----
+
+Layout readLayout(Args& args) {
+  const std::string text = args.text("layout");
+  if (text == "nn") return Layout::nn;
+  if (text == "nt") return Layout::nt;
+  if (text == "tn") return Layout::tn;
+  throw ArgumentError{true, "layout", text, "nn, nt or tn"};
+}
+
+void matmul(Args& args) {
+  const Layout layout = readLayout(args);
+  const auto a = args.f32("a"), b = args.f32("b"), out = args.f32("out"), bias = args.f32OrNull("bias");
+  const size_t m = args.size("m"), n = args.size("n"), k = args.size("k");
+  const bool accumulate = args.flag("accumulate");
+  kernels().matmul({layout, args.need(a, m * k, "m * k"), args.need(b, k * n, "k * n"), args.need(out, m * n, "m * n"),
+                    bias.data == nullptr ? nullptr : args.need(bias, n, "n"), accumulate, m, n, k},
+                   pool());
+}
+
+/** Description of OpenBLAS, or null. */
+void openblasDescription(Args& args) {
+  napi_value text;
+  if (openblas::description() == nullptr)
+    napi_get_null(args.env(), &text);
+  else
+    napi_create_string_utf8(args.env(), openblas::description(), NAPI_AUTO_LENGTH, &text);
+  args.result(text);
+}
+
+void openblasMatmul(Args& args) {
+  const Layout layout = readLayout(args);
+  const auto a = args.f32("a"), b = args.f32("b"), out = args.f32("out");
+  const size_t m = args.size("m"), n = args.size("n"), k = args.size("k"), threads = args.size("threads");
+  openblas::gemm(layout, args.need(a, m * k, "m * k"), args.need(b, k * n, "k * n"), args.need(out, m * n, "m * n"), m, n, k,
+                 static_cast<int>(threads));
+}
+
+// ---- Rows ----
+
+void embed(Args& args) {
+  const auto table = args.f32("table");
+  const auto ids = args.u32("ids");
+  const auto out = args.f32("out");
+  const size_t rows = args.size("rows"), dim = args.size("dim"), vocab = args.size("vocab");
+  args.need(ids, rows, "rows");
+  gatherRows(args.need(table, vocab * dim, "vocab * dim"), args.below(ids, rows, vocab, "vocab"),
+             args.need(out, rows * dim, "rows * dim"), rows, dim, pool());
+}
+
+void embedBackward(Args& args) {
+  const auto ids = args.u32("ids");
+  const auto dOut = args.f32("dOut"), dTable = args.f32("dTable");
+  const size_t rows = args.size("rows"), dim = args.size("dim"), vocab = args.size("vocab");
+  args.need(ids, rows, "rows");
+  kernels().embedBackward({args.below(ids, rows, vocab, "vocab"), args.need(dOut, rows * dim, "rows * dim"),
+                           args.need(dTable, vocab * dim, "vocab * dim"), rows, dim, vocab},
+                          pool());
+}
+
+void gatherRows(Args& args) {
+  const auto x = args.f32("x");
+  const auto index = args.u32("index");
+  const auto out = args.f32("out");
+  const size_t rows = args.size("rows"), dim = args.size("dim");
+  args.need(index, rows, "rows");
+  gatherRows(x.data, args.below(index, rows, dim == 0 ? 0 : x.length / dim, "rows of x"),
+             args.need(out, rows * dim, "rows * dim"), rows, dim, pool());
+}
+
+void scatterRows(Args& args) {
+  const auto x = args.f32("x");
+  const auto index = args.u32("index");
+  const auto out = args.f32("out");
+  const size_t rows = args.size("rows"), dim = args.size("dim");
+  args.need(index, rows, "rows");
+  scatterRows(args.need(x, rows * dim, "rows * dim"), args.below(index, rows, dim == 0 ? 0 : out.length / dim, "rows of out"),
+              out.data, rows, dim, pool());
+}
+
+void kvWrite(Args& args) {
+  const auto k = args.f32("k"), v = args.f32("v"), kCache = args.f32("kCache"), vCache = args.f32("vCache");
+  const auto slots = args.u32("slots");
+  const size_t rows = args.size("rows"), width = args.size("width");
+  args.need(slots, rows, "rows");
+  const size_t places = width == 0 ? 0 : (kCache.length < vCache.length ? kCache.length : vCache.length) / width;
+  args.below(slots, rows, places, "slots of the cache");
+  scatterRows(args.need(k, rows * width, "rows * width"), slots.data, kCache.data, rows, width, pool());
+  scatterRows(args.need(v, rows * width, "rows * width"), slots.data, vCache.data, rows, width, pool());
+}
+
 // ---- Elementwise ----
 
 void add(Args& args) {
@@ -98,9 +210,19 @@ void RegisterCpu(Napi::Env env, Napi::Object exports) {
   on("simdLevels", simdLevels);
   on("alignOffset", alignOffset);
   on("release", release);
+  on("philox", philoxWords);
+  on("matmul", matmul);
+  on("openblasDescription", openblasDescription);
+  on("openblasMatmul", openblasMatmul);
+  on("embed", embed);
+  on("embedBackward", embedBackward);
+  on("gatherRows", gatherRows);
+  on("scatterRows", scatterRows);
+  on("kvWrite", kvWrite);
   on("add", add);
   on("swiglu", swiglu);
   on("swigluBackward", swigluBackward);
+  defineLearning(env, exports);
   defineAttention(env, exports);
 }
 

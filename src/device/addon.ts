@@ -5,6 +5,7 @@
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { AgentRLError } from "../errors.ts";
+import type { MatmulLayout } from "./device.ts";
 
 type F32 = Float32Array;
 type U32 = Uint32Array;
@@ -24,6 +25,100 @@ export interface CpuAddon {
   alignOffset(buffer: ArrayBuffer): number;
   /** Frees the buffer's memory at once; its views get length 0. */
   release(buffer: ArrayBuffer): void;
+  /** Philox 4x32-10: four random words. */
+  philox(c0: number, c1: number, c2: number, c3: number, key0: number, key1: number): number[];
+
+  matmul(
+    layout: MatmulLayout,
+    a: F32,
+    b: F32,
+    out: F32,
+    bias: F32 | undefined,
+    m: number,
+    n: number,
+    k: number,
+    accumulate: boolean,
+  ): void;
+  /** OpenBLAS's own description where the machine has it; only for comparison. */
+  openblasDescription(): string | null;
+  openblasMatmul(
+    layout: MatmulLayout,
+    a: F32,
+    b: F32,
+    out: F32,
+    m: number,
+    n: number,
+    k: number,
+    threads: number,
+  ): void;
+
+  embed(table: F32, ids: U32, out: F32, rows: number, dim: number, vocab: number): void;
+  embedBackward(ids: U32, dOut: F32, dTable: F32, rows: number, dim: number, vocab: number): void;
+  gatherRows(x: F32, index: U32, out: F32, rows: number, dim: number): void;
+  scatterRows(x: F32, index: U32, out: F32, rows: number, dim: number): void;
+  kvWrite(k: F32, v: F32, kCache: F32, vCache: F32, slots: U32, rows: number, width: number): void;
+
+  headLogProb(
+    hidden: F32,
+    weight: F32,
+    targets: U32,
+    temperatures: F32,
+    logProbs: F32,
+    entropies: F32,
+    lse: F32,
+    tied: boolean,
+    rows: number,
+    dim: number,
+    vocab: number,
+  ): void;
+  headBackward(
+    hidden: F32,
+    weight: F32,
+    targets: U32,
+    temperatures: F32,
+    lse: F32,
+    entropies: F32,
+    dLogProbs: F32,
+    dEntropies: F32,
+    dHidden: F32,
+    dWeight: F32,
+    tied: boolean,
+    rows: number,
+    dim: number,
+    vocab: number,
+  ): void;
+  headSample(
+    hidden: F32,
+    weight: F32,
+    temperatures: F32,
+    topK: U32,
+    topP: F32,
+    minP: F32,
+    seeds: U32,
+    tokens: U32,
+    logProbs: F32,
+    keptMass: F32,
+    tied: boolean,
+    rows: number,
+    dim: number,
+    vocab: number,
+  ): void;
+  adamw(
+    param: F32,
+    out: F32,
+    grad: F32,
+    m: F32,
+    v: F32,
+    length: number,
+    lr: number,
+    beta1: number,
+    beta2: number,
+    eps: number,
+    weightDecay: number,
+    step: number,
+    gradScale: number,
+  ): void;
+  sumSquares(tensor: F32, length: number): number;
 
   add(a: F32, b: F32, out: F32, length: number): void;
   swiglu(gate: F32, up: F32, out: F32, length: number): void;

@@ -216,7 +216,15 @@ export interface Device {
   scatterRows(args: { x: Tensor; index: Tensor; out: Tensor; rows: number; dim: number }): void;
 
   /** out = x / sqrt(mean(x²) + eps) * weight per row; invRms[rows] is kept for the backward pass. (Zhang & Sennrich 2019) */
-  rmsNorm(args: { x: Tensor; weight: Tensor; out: Tensor; invRms: Tensor; rows: number; dim: number; eps: number }): void;
+  rmsNorm(args: {
+    x: Tensor;
+    weight: Tensor;
+    out: Tensor;
+    invRms: Tensor;
+    rows: number;
+    dim: number;
+    eps: number;
+  }): void;
   /** dX is overwritten, or added to when `accumulate`; dWeight is accumulated into. */
   rmsNormBackward(args: {
     x: Tensor;

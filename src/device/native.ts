@@ -5,7 +5,17 @@
 import { availableParallelism } from "node:os";
 import { AgentRLError } from "../errors.ts";
 import { addon } from "./addon.ts";
-import type { Device, DType, Tensor } from "./device.ts";
+import type {
+  AdamWArgs,
+  Device,
+  DType,
+  HeadBackwardArgs,
+  HeadLogProbArgs,
+  HeadSampleArgs,
+  KvWriteArgs,
+  MatmulArgs,
+  Tensor,
+} from "./device.ts";
 
 /** A run of memory on the CPU. `data` is the memory itself: reading it needs no `readF32`. */
 export class NativeTensor implements Tensor {
@@ -130,6 +140,39 @@ export class NativeDevice implements Device {
     NativeDevice.#threadsInForce = this.threads;
   }
 
+  // ---- Matrix product and rows ----
+
+  matmul(x: MatmulArgs): void {
+    this.#begin();
+    const bias = x.bias === undefined ? undefined : f32(x.bias);
+    addon.matmul(x.layout, f32(x.a), f32(x.b), f32(x.out), bias, x.m, x.n, x.k, x.accumulate === true);
+  }
+
+  embed(x: Parameters<Device["embed"]>[0]): void {
+    this.#begin();
+    addon.embed(f32(x.table), u32(x.ids), f32(x.out), x.rows, x.dim, x.vocab);
+  }
+
+  embedBackward(x: Parameters<Device["embedBackward"]>[0]): void {
+    this.#begin();
+    addon.embedBackward(u32(x.ids), f32(x.dOut), f32(x.dTable), x.rows, x.dim, x.vocab);
+  }
+
+  gatherRows(x: Parameters<Device["gatherRows"]>[0]): void {
+    this.#begin();
+    addon.gatherRows(f32(x.x), u32(x.index), f32(x.out), x.rows, x.dim);
+  }
+
+  scatterRows(x: Parameters<Device["scatterRows"]>[0]): void {
+    this.#begin();
+    addon.scatterRows(f32(x.x), u32(x.index), f32(x.out), x.rows, x.dim);
+  }
+
+  kvWrite(x: KvWriteArgs): void {
+    this.#begin();
+    addon.kvWrite(f32(x.k), f32(x.v), f32(x.kCache), f32(x.vCache), u32(x.slots), x.rows, x.width);
+  }
+
   // ---- Elementwise ----
 
   add(x: Parameters<Device["add"]>[0]): void {
@@ -149,7 +192,90 @@ export class NativeDevice implements Device {
 
   // ---- Normalisation, rotary embedding, attention ----
 
-  // ---- End ----
+  // ---- Head and optimizer ----
+
+  headLogProb(x: HeadLogProbArgs): void {
+    this.#begin();
+    addon.headLogProb(
+      f32(x.hidden),
+      f32(x.weight),
+      u32(x.targets),
+      f32(x.temperatures),
+      f32(x.logProbs),
+      f32(x.entropies),
+      f32(x.lse),
+      x.tied,
+      x.rows,
+      x.dim,
+      x.vocab,
+    );
+  }
+
+  headBackward(x: HeadBackwardArgs): void {
+    this.#begin();
+    addon.headBackward(
+      f32(x.hidden),
+      f32(x.weight),
+      u32(x.targets),
+      f32(x.temperatures),
+      f32(x.lse),
+      f32(x.entropies),
+      f32(x.dLogProbs),
+      f32(x.dEntropies),
+      f32(x.dHidden),
+      f32(x.dWeight),
+      x.tied,
+      x.rows,
+      x.dim,
+      x.vocab,
+    );
+  }
+
+  headSample(x: HeadSampleArgs): void {
+    this.#begin();
+    addon.headSample(
+      f32(x.hidden),
+      f32(x.weight),
+      f32(x.temperatures),
+      u32(x.topK),
+      f32(x.topP),
+      f32(x.minP),
+      u32(x.seeds),
+      u32(x.tokens),
+      f32(x.logProbs),
+      f32(x.keptMass),
+      x.tied,
+      x.rows,
+      x.dim,
+      x.vocab,
+    );
+  }
+
+  adamw(x: AdamWArgs): void {
+    this.#begin();
+    addon.adamw(
+      f32(x.param),
+      f32(x.out),
+      f32(x.grad),
+      f32(x.m),
+      f32(x.v),
+      x.length,
+      x.lr,
+      x.beta1,
+      x.beta2,
+      x.eps,
+      x.weightDecay,
+      x.step,
+      x.gradScale,
+    );
+  }
+
+  async sumSquares(tensor: Tensor, length: number): Promise<number> {
+    this.#begin();
+    return addon.sumSquares(f32(tensor), length);
+  }
+
+  // ---- Memory ----
 
   destroy(): void {
     for (const buffer of this.#owned) addon.release(buffer);

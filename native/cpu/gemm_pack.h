@@ -1,0 +1,71 @@
+// Copies of operands in the order in which the innermost loop reads them.
+#pragma once
+
+#include "gemm_micro.h"
+
+namespace agentrl::AGENTRL_ISA {
+
+/** dst[p * dstStride + j] = src[j * srcStride + p] for j, p < kTranspose. */
+#if defined(AGENTRL_ISA_AVX512) || defined(AGENTRL_ISA_AVX2)
+constexpr size_t kTranspose = 8;
+AGENTRL_INLINE void transposeBlock(const float* src, size_t srcStride, float* dst, size_t dstStride) {
+  // Rows j and j + 4 share a register, so that the last exchange of halves is done by the loads.
+  const auto pair = [&](size_t j, size_t p) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(src + j * srcStride + p)),
+                                _mm_loadu_ps(src + (j + 4) * srcStride + p), 1);
+  };
+  for (size_t half = 0; half < 2; half++) {
+    const size_t p = 4 * half;
+    const __m256 r0 = pair(0, p), r1 = pair(1, p), r2 = pair(2, p), r3 = pair(3, p);
+    const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
+    const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
+    _mm256_storeu_ps(dst + (p + 0) * dstStride, _mm256_shuffle_ps(t0, t2, 0x44));
+    _mm256_storeu_ps(dst + (p + 1) * dstStride, _mm256_shuffle_ps(t0, t2, 0xee));
+    _mm256_storeu_ps(dst + (p + 2) * dstStride, _mm256_shuffle_ps(t1, t3, 0x44));
+    _mm256_storeu_ps(dst + (p + 3) * dstStride, _mm256_shuffle_ps(t1, t3, 0xee));
+  }
+}
+#elif defined(AGENTRL_ISA_NEON)
+constexpr size_t kTranspose = 4;
+AGENTRL_INLINE void transposeBlock(const float* src, size_t srcStride, float* dst, size_t dstStride) {
+  const float32x4_t r0 = vld1q_f32(src), r1 = vld1q_f32(src + srcStride);
+  const float32x4_t r2 = vld1q_f32(src + 2 * srcStride), r3 = vld1q_f32(src + 3 * srcStride);
+  const float32x4x2_t t01 = vtrnq_f32(r0, r1), t23 = vtrnq_f32(r2, r3);
+  vst1q_f32(dst, vcombine_f32(vget_low_f32(t01.val[0]), vget_low_f32(t23.val[0])));
+  vst1q_f32(dst + dstStride, vcombine_f32(vget_low_f32(t01.val[1]), vget_low_f32(t23.val[1])));
+  vst1q_f32(dst + 2 * dstStride, vcombine_f32(vget_high_f32(t01.val[0]), vget_high_f32(t23.val[0])));
+  vst1q_f32(dst + 3 * dstStride, vcombine_f32(vget_high_f32(t01.val[1]), vget_high_f32(t23.val[1])));
+}
+#else
+constexpr size_t kTranspose = 1;
+AGENTRL_INLINE void transposeBlock(const float* src, size_t, float* dst, size_t) { *dst = *src; }
+#endif
+
+/** dst[p * width + j] = src[j * stride + p] for j < columns, p < k; 0 for columns <= j < width. */
+inline void packTransposed(const float* src, size_t stride, size_t columns, size_t k, float* dst, size_t width) {
+  const size_t whole = columns / kTranspose * kTranspose;
+  const size_t wholeK = k / kTranspose * kTranspose;
+  for (size_t j = 0; j < whole; j += kTranspose) {
+    for (size_t p = 0; p < wholeK; p += kTranspose)
+      transposeBlock(src + j * stride + p, stride, dst + p * width + j, width);
+    for (size_t p = wholeK; p < k; p++)
+      for (size_t i = j; i < j + kTranspose; i++) dst[p * width + i] = src[i * stride + p];
+  }
+  for (size_t p = 0; p < k; p++) {
+    for (size_t j = whole; j < columns; j++) dst[p * width + j] = src[j * stride + p];
+    for (size_t j = columns; j < width; j++) dst[p * width + j] = 0.0f;
+  }
+}
+
+/** dst[p * width + j] = src[p * stride + j] for j < columns, p < k; 0 for columns <= j < width. */
+inline void packCopied(const float* src, size_t stride, size_t columns, size_t k, float* dst, size_t width) {
+  for (size_t j = 0; j < width; j += kLanes) {
+    const Mask from = firstLanes(columns > j ? columns - j : 0), to = firstLanes(width - j);
+    if (columns >= j + kLanes)
+      for (size_t p = 0; p < k; p++) store(dst + p * width + j, load(src + p * stride + j));
+    else
+      for (size_t p = 0; p < k; p++) store(dst + p * width + j, load(src + p * stride + j, from), to);
+  }
+}
+
+}  // namespace agentrl::AGENTRL_ISA

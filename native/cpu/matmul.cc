@@ -1,0 +1,171 @@
+// Matrix products in all layouts. Blocks of b (and of a, when it is stored by columns) are packed so that the innermost
+// loop reads memory in order (Goto & van de Geijn 2008); with few rows, as in decoding, b is read where it lies.
+// Threads share out tiles of c; k is never split between them.
+#include "gemm.h"
+#include "gemm_pack.h"
+
+namespace agentrl::AGENTRL_ISA {
+
+namespace {
+
+// Steps of k per block: a block of a tile's rows of a stays in the first-level cache.
+constexpr size_t kBlockK = 384;
+// Columns per packed block of b: with kBlockK, about half of a 2 MiB second-level cache.
+constexpr size_t kBlockN = 512;
+// With at most so many rows, packing b costs more than it brings.
+constexpr size_t kDirectRows = 64;
+// Multiply-adds that are worth a thread of their own (some 10 microseconds).
+constexpr size_t kThreadWork = 400 * 1000;
+
+constexpr size_t divideUp(size_t a, size_t b) { return (a + b - 1) / b; }
+constexpr size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+using TileFunction = void (*)(const Tile&);
+
+struct TileFunctions {
+  TileFunction byRows[2], byColumns[2];  // [0] whole, [1] with a tail of columns
+};
+
+template <int Rows, int Vectors>
+constexpr TileFunctions functions() {
+  return {{tile<Rows, Vectors, AOrder::rows, false>, tile<Rows, Vectors, AOrder::rows, true>},
+          {tile<Rows, Vectors, AOrder::columns, false>, tile<Rows, Vectors, AOrder::columns, true>}};
+}
+
+// kTiles[rows - 1]: tiles as wide as a packed panel.
+constexpr TileFunctions kTiles[kTileRows] = {
+    functions<1, kTileVectors>(),  functions<2, kTileVectors>(),  functions<3, kTileVectors>(),
+    functions<4, kTileVectors>(),
+#if !defined(AGENTRL_ISA_PLAIN)
+    functions<5, kTileVectors>(),  functions<6, kTileVectors>(),
+#endif
+#if defined(AGENTRL_ISA_AVX512)
+    functions<7, kTileVectors>(),  functions<8, kTileVectors>(),  functions<9, kTileVectors>(),
+    functions<10, kTileVectors>(), functions<11, kTileVectors>(), functions<12, kTileVectors>(),
+    functions<13, kTileVectors>(), functions<14, kTileVectors>(),
+#endif
+};
+
+// Wider tiles for few rows: otherwise too few independent chains to fill the multipliers' pipelines.
+#if defined(AGENTRL_ISA_AVX512)
+constexpr int kWideRows = 6;
+constexpr TileFunctions kWide[kWideRows] = {functions<1, 8>(), functions<2, 8>(), functions<3, 8>(),
+                                            functions<4, 4>(), functions<5, 4>(), functions<6, 4>()};
+constexpr size_t kWideVectors[kWideRows] = {8, 8, 8, 4, 4, 4};
+#elif defined(AGENTRL_ISA_AVX2) || defined(AGENTRL_ISA_NEON)
+constexpr int kWideRows = 3;
+constexpr TileFunctions kWide[kWideRows] = {functions<1, 4>(), functions<2, 2>(), functions<3, 2>()};
+constexpr size_t kWideVectors[kWideRows] = {4, 2, 2};
+#else
+constexpr int kWideRows = 1;
+constexpr TileFunctions kWide[kWideRows] = {functions<1, 1>()};
+constexpr size_t kWideVectors[kWideRows] = {1};
+#endif
+
+/** Rows and columns of c that one task computes. */
+struct Block {
+  size_t row, rows, column, columns;
+};
+
+void computeBlock(const Gemm& x, const Block& block) {
+  const bool byRows = x.layout != Layout::tn;
+  // As few row tiles as there can be, of even height: 16 rows are two tiles of 8, not 14 and 2.
+  const size_t rowTiles = divideUp(block.rows, kTileRows);
+  const size_t kBlocks = x.k == 0 ? 1 : divideUp(x.k, kBlockK);
+  const bool direct = x.layout != Layout::nt && block.rows <= kDirectRows;
+  const size_t directVectors =
+      block.rows <= static_cast<size_t>(kWideRows) ? kWideVectors[block.rows - 1] : size_t{kTileVectors};
+  const size_t width = direct ? directVectors * kLanes : kPanel;
+  const TileFunctions* tiles = direct && block.rows <= static_cast<size_t>(kWideRows) ? kWide : kTiles;
+  const bool packA = !byRows && block.columns > width;
+
+  for (size_t kb = 0; kb < kBlocks; kb++) {
+    const size_t k0 = x.k * kb / kBlocks, k = x.k * (kb + 1) / kBlocks - k0;
+    const bool first = kb == 0;
+    for (size_t n0 = 0; n0 < block.columns; n0 += kBlockN) {
+      const size_t columns = least(kBlockN, block.columns - n0);
+      const size_t panels = divideUp(columns, width);
+      const size_t column0 = block.column + n0;
+
+      float* packed = nullptr;
+      if (!direct) {
+        packed = Pool::scratch(Pool::kPackB, panels * kPanel * k);
+        for (size_t j = 0; j < panels; j++) {
+          const size_t column = column0 + j * kPanel;
+          const size_t inPanel = least(kPanel, columns - j * kPanel);
+          float* to = packed + j * kPanel * k;
+          if (x.layout == Layout::nt)
+            packTransposed(x.b + column * x.ldb + k0, x.ldb, inPanel, k, to, kPanel);
+          else
+            packCopied(x.b + k0 * x.ldb + column, x.ldb, inPanel, k, to, kPanel);
+        }
+      }
+
+      for (size_t i = 0; i < rowTiles; i++) {
+        const size_t row = block.row + block.rows * i / rowTiles;
+        const size_t rows = block.row + block.rows * (i + 1) / rowTiles - row;
+        Tile t;
+        t.k = k;
+        if (byRows) {
+          t.a = x.a + row * x.lda + k0;
+          t.aStride = x.lda;
+        } else if (packA) {
+          float* to = Pool::scratch(Pool::kPackA, kTileRows * kBlockK);
+          packCopied(x.a + k0 * x.lda + row, x.lda, rows, k, to, rows);
+          t.a = to;
+          t.aStride = rows;
+        } else {
+          t.a = x.a + k0 * x.lda + row;
+          t.aStride = x.lda;
+        }
+        t.cStride = x.ldc;
+        t.accumulate = x.accumulate || !first;
+        t.bStride = direct ? x.ldb : kPanel;
+        const TileFunctions& functions = tiles[rows - 1];
+        const TileFunction* run = byRows ? functions.byRows : functions.byColumns;
+        for (size_t j = 0; j < panels; j++) {
+          const size_t column = column0 + j * width;
+          t.b = direct ? x.b + k0 * x.ldb + column : packed + j * kPanel * k;
+          t.c = x.c + row * x.ldc + column;
+          t.bias = first && x.bias != nullptr ? x.bias + column : nullptr;
+          t.columns = least(width, columns - j * width);
+          run[t.columns == width ? 0 : 1](t);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void gemm(const Gemm& x, Pool& pool) {
+  if (x.m == 0 || x.n == 0) return;
+  const size_t work = x.m * x.n * (x.k + 1);
+  const size_t threads = static_cast<size_t>(pool.threads());
+  if (threads <= 1 || work < 2 * kThreadWork) return computeBlock(x, {0, x.m, 0, x.n});
+
+  // Tasks: a few per thread. Cut the longer side, in whole tiles; with few rows cut columns only, so that b is read
+  // once.
+  const size_t wanted = least(work / kThreadWork, threads * (work > 64 * kThreadWork ? 4 : 1));
+  const size_t rowTiles = divideUp(x.m, kTileRows), panels = divideUp(x.n, kPanel);
+  const bool cutRows = x.m > kDirectRows && rowTiles * kTileRows >= panels * kPanel;
+  const size_t units = cutRows ? rowTiles : panels;
+  const size_t tasks = least(wanted, units);
+  pool.parallelFor(tasks, 1, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; i++) {
+      const size_t from = units * i / tasks, to = units * (i + 1) / tasks;
+      if (cutRows)
+        computeBlock(x, {from * kTileRows, least(to * kTileRows, x.m) - from * kTileRows, 0, x.n});
+      else
+        computeBlock(x, {0, x.m, from * kPanel, least(to * kPanel, x.n) - from * kPanel});
+    }
+  });
+}
+
+void matmul(const MatmulArgs& x, Pool& pool) {
+  const size_t lda = x.layout == Layout::tn ? x.m : x.k;
+  const size_t ldb = x.layout == Layout::nt ? x.k : x.n;
+  gemm({x.layout, x.a, lda, x.b, ldb, x.out, x.n, x.bias, x.accumulate, x.m, x.n, x.k}, pool);
+}
+
+}  // namespace agentrl::AGENTRL_ISA

@@ -1,0 +1,109 @@
+#include "sampling.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace agentrl {
+
+void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+  uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+  uint32_t k0 = key[0], k1 = key[1];
+  for (int round = 0; round < 10; round++) {
+    const uint64_t a = uint64_t{0xD2511F53} * c0, b = uint64_t{0xCD9E8D57} * c2;
+    c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ k0;
+    c2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(b);
+    c3 = static_cast<uint32_t>(a);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  out[0] = c0;
+  out[1] = c1;
+  out[2] = c2;
+  out[3] = c3;
+}
+
+double uniform(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t key) {
+  const uint32_t counter[4] = {c0, c1, c2, 0}, keys[2] = {key, 0};
+  uint32_t words[4];
+  philox(counter, keys, words);
+  return static_cast<double>(words[0]) / 4294967296.0;
+}
+
+Choice chooseLargest(const float* z, size_t vocab) {
+  size_t best = 0;
+  for (size_t i = 1; i < vocab; i++)
+    if (z[i] > z[best]) best = i;
+  return {static_cast<uint32_t>(best), 1.0f};
+}
+
+namespace {
+
+/** The first i whose running sum of weight(i) exceeds u * total; the last of any weight where rounding runs past all. */
+template <typename Weight>
+size_t draw(size_t count, double total, double u, const Weight& weight) {
+  const double goal = u * total;
+  double sum = 0;
+  size_t last = 0;
+  for (size_t i = 0; i < count; i++) {
+    const double w = weight(i);
+    if (!(w > 0)) continue;
+    sum += w;
+    last = i;
+    if (sum > goal) break;
+  }
+  return last;
+}
+
+/** Length of the shortest head of `ids` (the sorted list of tokens, as far as needed) whose mass reaches topP. */
+template <typename Before>
+size_t headOfMass(std::vector<uint32_t>& ids, size_t limit, const float* p, float topP, const Before& before) {
+  double mass = 0;
+  // Most distributions reach topP within few tokens: sort a little, then twice as much.
+  for (size_t sorted = 0, next = 64; sorted < limit; next *= 2) {
+    const size_t end = std::min(next, limit);
+    std::partial_sort(ids.begin() + sorted, ids.begin() + end, ids.end(), before);
+    for (; sorted < end; sorted++) {
+      mass += p[ids[sorted]];
+      if (mass >= topP) return sorted + 1;
+    }
+  }
+  return limit;
+}
+
+}  // namespace
+
+Choice chooseToken(const float* z, const float* p, size_t vocab, uint32_t topK, float topP, float minP, double u) {
+  const bool cutK = topK > 0 && topK < vocab, cutP = topP < 1, cutMin = minP > 0;
+  if (!cutK && !cutP && !cutMin) {
+    double total = 0;
+    for (size_t i = 0; i < vocab; i++) total += p[i];
+    return {static_cast<uint32_t>(draw(vocab, total, u, [&](size_t i) { return p[i]; })), 1.0f};
+  }
+
+  float highest = 0;
+  for (size_t i = 0; i < vocab; i++) highest = std::max(highest, p[i]);
+  if (!(highest > 0)) return {0, 0.0f};  // no probabilities to choose by: logits hold NaN
+  std::vector<uint32_t> ids;
+  ids.reserve(vocab);
+  const float floor = cutMin ? minP * highest : 0.0f;
+  for (size_t i = 0; i < vocab; i++)
+    if (p[i] >= floor) ids.push_back(static_cast<uint32_t>(i));
+
+  const auto before = [&](uint32_t a, uint32_t b) { return z[a] != z[b] ? z[a] > z[b] : a < b; };
+  if (cutP) {
+    const size_t limit = cutK ? std::min<size_t>(topK, ids.size()) : ids.size();
+    ids.resize(headOfMass(ids, limit, p, topP, before));
+  } else if (cutK && topK < ids.size()) {
+    std::nth_element(ids.begin(), ids.begin() + topK - 1, ids.end(), before);
+    ids.resize(topK);
+  }
+  std::sort(ids.begin(), ids.end());
+
+  double total = 0;
+  for (const uint32_t id : ids) total += p[id];
+  const size_t chosen = draw(ids.size(), total, u, [&](size_t i) { return p[ids[i]]; });
+  return {ids[chosen], static_cast<float>(std::min(total, 1.0))};
+}
+
+}  // namespace agentrl
