@@ -1,0 +1,310 @@
+/**
+ * A model folder in Hugging Face's layout: config.json, tokenizer.json, tokenizer_config.json (with the chat template),
+ * generation_config.json, and model.safetensors or its shards. Everything that can be checked without reading the
+ * weights is checked at once: names and shapes against the config, the tokenizer against both.
+ */
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import path from "node:path";
+import { AgentRLError } from "../errors.ts";
+import { ChatTemplate } from "../text/chat-template.ts";
+import { type Json, Tokenizer } from "../text/tokenizer.ts";
+import { formatModelConfig, type ModelConfig, readModelConfig } from "./config.ts";
+import {
+  openSafetensors,
+  type SafetensorsReader,
+  type Tensor,
+  writeDurably,
+  writeFully,
+  writeSafetensors,
+} from "./safetensors.ts";
+
+export interface ModelText {
+  /** `eosTokenIds` are those of config.json and generation_config.json together. */
+  config: ModelConfig;
+  tokenizer: Tokenizer;
+  template: ChatTemplate;
+}
+
+export interface ModelFolder extends ModelText {
+  path: string;
+  tensors: TensorReader;
+}
+
+/** Reads the weights by Hugging Face name, each when asked. */
+export interface TensorReader {
+  names(): string[];
+  /** @throws AgentRLError MODEL_FILE */
+  read(name: string): Tensor;
+  /** Frees the file handles; nothing can be read afterwards. */
+  close(): void;
+}
+
+export interface ModelContent extends ModelText {
+  /** By Hugging Face name, matrices as [out, in]. */
+  tensors: ReadonlyMap<string, Tensor>;
+}
+
+const weightsFile = "model.safetensors";
+const indexFile = "model.safetensors.index.json";
+
+/** @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read. */
+export function loadModelFolder(folder: string): ModelFolder {
+  const text = loadModelText(folder);
+  return { path: folder, ...text, tensors: openTensors(folder, text.config) };
+}
+
+/** The folder without its weights: what a process needs that gets them from elsewhere. */
+export function loadModelText(folder: string): ModelText {
+  const read = readModelConfig(path.join(folder, "config.json"));
+  const config = { ...read, eosTokenIds: [...new Set([...read.eosTokenIds, ...generationEos(folder)])] };
+  const tokenizer = Tokenizer.load(folder);
+  const template = ChatTemplate.load(folder, tokenizer);
+  checkTokenizer(folder, config, tokenizer, template);
+  return { config, tokenizer, template };
+}
+
+/**
+ * Writes the folder. Each file appears whole or not at all, the weights last, so a folder with weights is complete.
+ * @throws AgentRLError MODEL_FILE (a tensor that does not fit the config), TOKENIZER, DISK
+ */
+export function saveModelFolder(folder: string, content: ModelContent): void {
+  const { config, tokenizer, template, tensors } = content;
+  checkTokenizer(folder, config, tokenizer, template);
+  checkTensors(folder, config, [...tensors.keys()], (name) => tensors.get(name)?.shape);
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (cause) {
+    throw new AgentRLError("DISK", "The model folder cannot be made.", {
+      where: folder,
+      got: (cause as Error).message,
+      expected: "a writable place",
+      hint: "Check the path and its permissions.",
+      cause,
+    });
+  }
+  const eos = config.eosTokenIds.length === 1 ? config.eosTokenIds[0] : config.eosTokenIds;
+  writeJson(path.join(folder, "config.json"), formatModelConfig(config));
+  writeJson(path.join(folder, "generation_config.json"), {
+    ...(config.bosTokenId === undefined ? {} : { bos_token_id: config.bosTokenId }),
+    eos_token_id: eos,
+    do_sample: true,
+  });
+  writeJson(path.join(folder, "tokenizer.json"), tokenizer.json);
+  writeJson(path.join(folder, "tokenizer_config.json"), {
+    tokenizer_class: "PreTrainedTokenizerFast",
+    model_max_length: config.maxPositions,
+    clean_up_tokenization_spaces: false,
+    ...tokenizer.config,
+    ...(tokenizer.namedToken("eos_token") === undefined ? { eos_token: template.endOfTurn.content } : {}),
+    chat_template: template.source,
+  });
+  // What an earlier model in this folder may have left would take precedence over what was just written.
+  for (const file of ["chat_template.jinja", indexFile]) rmSync(path.join(folder, file), { force: true });
+  writeSafetensors(path.join(folder, weightsFile), tensors);
+}
+
+/** Name and shape of every tensor of LlamaForCausalLM. */
+export function expectedTensors(config: ModelConfig): Map<string, number[]> {
+  const { vocabSize, hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
+  const shapes = new Map<string, number[]>([["model.embed_tokens.weight", [vocabSize, hiddenSize]]]);
+  for (let layer = 0; layer < config.layers; layer++) {
+    const prefix = `model.layers.${layer}`;
+    shapes.set(`${prefix}.input_layernorm.weight`, [hiddenSize]);
+    shapes.set(`${prefix}.self_attn.q_proj.weight`, [heads * headDim, hiddenSize]);
+    shapes.set(`${prefix}.self_attn.k_proj.weight`, [kvHeads * headDim, hiddenSize]);
+    shapes.set(`${prefix}.self_attn.v_proj.weight`, [kvHeads * headDim, hiddenSize]);
+    shapes.set(`${prefix}.self_attn.o_proj.weight`, [hiddenSize, heads * headDim]);
+    shapes.set(`${prefix}.post_attention_layernorm.weight`, [hiddenSize]);
+    shapes.set(`${prefix}.mlp.gate_proj.weight`, [intermediateSize, hiddenSize]);
+    shapes.set(`${prefix}.mlp.up_proj.weight`, [intermediateSize, hiddenSize]);
+    shapes.set(`${prefix}.mlp.down_proj.weight`, [hiddenSize, intermediateSize]);
+  }
+  shapes.set("model.norm.weight", [hiddenSize]);
+  if (!config.tieWordEmbeddings) shapes.set("lm_head.weight", [vocabSize, hiddenSize]);
+  return shapes;
+}
+
+function openTensors(folder: string, config: ModelConfig): TensorReader {
+  const readers = new Map<string, SafetensorsReader>();
+  const close = () => {
+    for (const reader of readers.values()) reader.close();
+  };
+  try {
+    const fileOf = new Map<string, string>();
+    const index = path.join(folder, indexFile);
+    if (!existsSync(path.join(folder, weightsFile)) && existsSync(index)) {
+      for (const [name, file] of Object.entries(readWeightMap(index))) {
+        let reader = readers.get(file);
+        if (reader === undefined) {
+          reader = openSafetensors(path.join(folder, file));
+          readers.set(file, reader);
+        }
+        if (reader.info(name) === undefined) {
+          throw new AgentRLError("MODEL_FILE", `Tensor "${name}" is not in the shard that the index names.`, {
+            where: index,
+            got: `${file} without it`,
+            expected: `${file} to hold "${name}"`,
+            hint: "Fetch the shards and the index of one version of the model.",
+          });
+        }
+        fileOf.set(name, file);
+      }
+    } else {
+      const reader = openSafetensors(path.join(folder, weightsFile));
+      readers.set(weightsFile, reader);
+      for (const name of reader.names()) fileOf.set(name, weightsFile);
+    }
+    const shape = (name: string) => readers.get(fileOf.get(name) ?? "")?.info(name)?.shape;
+    checkTensors(folder, config, [...fileOf.keys()], shape);
+    return {
+      names: () => [...fileOf.keys()],
+      read: (name) => {
+        const reader = readers.get(fileOf.get(name) ?? "");
+        if (reader === undefined) throw missingTensor(folder, name, [...fileOf.keys()], undefined);
+        return reader.read(name);
+      },
+      close,
+    };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+function readWeightMap(file: string): Record<string, string> {
+  let map: unknown;
+  try {
+    map = (JSON.parse(readFileSync(file, "utf8")) as Json).weight_map;
+  } catch (cause) {
+    throw new AgentRLError("MODEL_FILE", "The index of the model's shards cannot be read.", {
+      where: file,
+      got: (cause as Error).message,
+      expected: "JSON with a weight_map",
+      hint: "Fetch the file again.",
+      cause,
+    });
+  }
+  // A shard's name is a file beside the index, never a path out of the folder.
+  const valid =
+    typeof map === "object" &&
+    map !== null &&
+    Object.values(map).every((shard) => typeof shard === "string" && path.basename(shard) === shard);
+  if (!valid) {
+    throw new AgentRLError("MODEL_FILE", "The index of the model's shards is malformed.", {
+      where: `${file}: weight_map`,
+      got: map,
+      expected: "a map of tensor name to file name",
+      hint: "Fetch the file again.",
+    });
+  }
+  return map as Record<string, string>;
+}
+
+function missingTensor(folder: string, name: string, names: string[], shape: number[] | undefined): AgentRLError {
+  return new AgentRLError("MODEL_FILE", `Tensor "${name}" is missing.`, {
+    where: folder,
+    got: `${names.length} tensors: ${names.slice(0, 6).join(", ")}`,
+    expected: shape === undefined ? `a tensor "${name}"` : `"${name}" of shape [${shape.join(", ")}]`,
+    hint: "Check that config.json belongs to these weights and that all shards are there.",
+  });
+}
+
+function checkTensors(
+  folder: string,
+  config: ModelConfig,
+  names: string[],
+  shapeOf: (name: string) => readonly number[] | undefined,
+): void {
+  const expected = expectedTensors(config);
+  for (const [name, shape] of expected) {
+    const got = shapeOf(name);
+    if (got === undefined) throw missingTensor(folder, name, names, shape);
+    if (got.join() !== shape.join()) {
+      throw new AgentRLError("MODEL_FILE", `Tensor "${name}" has another shape than config.json says.`, {
+        where: folder,
+        got: `[${got.join(", ")}]`,
+        expected: `[${shape.join(", ")}]`,
+        hint: "Check that config.json belongs to these weights.",
+      });
+    }
+  }
+  for (const name of names) {
+    // A tied head is the embedding; inv_freq is a buffer of old exports. Anything else would be computed with.
+    if (expected.has(name) || name === "lm_head.weight" || name.endsWith(".rotary_emb.inv_freq")) continue;
+    throw new AgentRLError("MODEL_FILE", `Tensor "${name}" does not belong to the model that config.json describes.`, {
+      where: folder,
+      got: `"${name}" of shape [${shapeOf(name)?.join(", ")}]`,
+      expected: `the ${expected.size} tensors of LlamaForCausalLM with ${config.layers} layers and no biases`,
+      hint: "Check that config.json belongs to these weights; merge adapters into them first.",
+    });
+  }
+}
+
+function checkTokenizer(folder: string, config: ModelConfig, tokenizer: Tokenizer, template: ChatTemplate): void {
+  const fail = (what: string, got: unknown, expected: string): never => {
+    throw new AgentRLError("TOKENIZER", what, {
+      where: folder,
+      got,
+      expected,
+      hint: "Use the tokenizer that the model was trained with: tokenizer files and config.json of one folder.",
+    });
+  };
+  const { vocabSize, eosTokenIds, bosTokenId } = config;
+  if (tokenizer.vocabSize > vocabSize) {
+    const control = tokenizer.controlTokens.find(({ id }) => id >= vocabSize);
+    fail(
+      "The tokenizer has more tokens than the model.",
+      `ids up to ${tokenizer.vocabSize - 1}${control === undefined ? "" : `, "${control.content}" is ${control.id}`}`,
+      `ids below vocab_size = ${vocabSize}`,
+    );
+  }
+  for (const id of [...eosTokenIds, ...(bosTokenId === undefined ? [] : [bosTokenId])]) {
+    if (tokenizer.tokenString(id) === undefined) {
+      fail("config.json names a special token that the tokenizer lacks.", id, `an id below ${tokenizer.vocabSize}`);
+    }
+  }
+  const eosToken = tokenizer.namedToken("eos_token");
+  const ends = [{ content: template.endOfTurn.content, source: "the chat template ends turns with" }];
+  if (eosToken !== undefined) ends.push({ content: eosToken, source: "tokenizer_config.json has eos_token" });
+  for (const { content, source } of ends) {
+    const id = tokenizer.tokenId(content);
+    if (id === undefined || !eosTokenIds.includes(id)) {
+      fail(
+        "The tokenizer's end token is not one of the model's.",
+        `${source} "${content}", id ${id ?? "none"}`,
+        `one of eos_token_id = [${eosTokenIds.join(", ")}] in config.json or generation_config.json`,
+      );
+    }
+  }
+}
+
+function generationEos(folder: string): number[] {
+  const file = path.join(folder, "generation_config.json");
+  if (!existsSync(file)) return [];
+  let eos: unknown;
+  try {
+    eos = (JSON.parse(readFileSync(file, "utf8")) as Json).eos_token_id ?? [];
+  } catch (cause) {
+    throw new AgentRLError("MODEL_FILE", "generation_config.json cannot be read.", {
+      where: file,
+      got: (cause as Error).message,
+      expected: "one JSON object",
+      hint: "Fetch the file again, or remove it.",
+      cause,
+    });
+  }
+  const ids = Array.isArray(eos) ? (eos as unknown[]) : [eos];
+  if (!ids.every((id) => Number.isSafeInteger(id) && (id as number) >= 0)) {
+    throw new AgentRLError("MODEL_FILE", 'generation_config.json field "eos_token_id" is malformed.', {
+      where: file,
+      got: eos,
+      expected: "a token id or a list of them",
+      hint: "Fetch the file again, or remove it.",
+    });
+  }
+  return ids as number[];
+}
+
+function writeJson(file: string, value: unknown): void {
+  writeDurably(file, (descriptor) => writeFully(descriptor, Buffer.from(`${JSON.stringify(value, null, 2)}\n`)));
+}
