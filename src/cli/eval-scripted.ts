@@ -26,7 +26,8 @@ async function runEpisode(
 ): Promise<EpisodeResult> {
   const session = await environment.start(split, index, seed);
   try {
-    const act = policy === "expert" ? expertOf(environment, split, index, seed) : randomOf(environment, session, index, seed);
+    const act =
+      policy === "expert" ? expertOf(environment, split, index, seed) : randomOf(environment, session, index, seed);
     const messages = [...session.messages];
     let reward = 0;
     for (;;) {
@@ -50,7 +51,12 @@ function expertOf(environment: Environment, split: string, index: number, seed: 
   return (messages) => expert.act(messages);
 }
 
-function randomOf(environment: Environment, session: Awaited<ReturnType<Environment["start"]>>, index: number, seed: number): Act {
+function randomOf(
+  environment: Environment,
+  session: Awaited<ReturnType<Environment["start"]>>,
+  index: number,
+  seed: number,
+): Act {
   const { randomAction } = environment;
   if (randomAction === undefined) throw lacking(environment, "random");
   const rng = new Rng("random policy", environment.name, index, seed);

@@ -1,0 +1,95 @@
+/** Freebase's schema as AgentBench ships it: which type a relation leaves and leads to, and which relation is its inverse. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { gunzipSync } from "node:zlib";
+import { AgentRLError } from "../../src/errors.ts";
+
+export interface Role {
+  relation: string;
+  domain: string;
+  range: string;
+}
+
+/** Ranges that hold values instead of entities. Numbers and dates are attributes; texts are neither. */
+const NUMBERS = new Set(["type.int", "type.float", "type.datetime"]);
+const LITERALS = new Set([
+  ...NUMBERS,
+  "type.text",
+  "type.rawstring",
+  "type.boolean",
+  "type.uri",
+  "type.key",
+  "type.enumeration",
+]);
+
+export class Ontology {
+  readonly #roles = new Map<string, Role>();
+  readonly #byDomain = new Map<string, Role[]>();
+  readonly #inverse = new Map<string, string>();
+
+  /** Reads `fb_roles.gz` and `reverse_properties.gz`. */
+  static read(folder: string): Ontology {
+    const ontology = new Ontology();
+    for (const line of readGzip(join(folder, "fb_roles.gz")).split("\n")) {
+      const [domain, relation, range, more] = line.trim().split(/\s+/);
+      // One published line is two lines run together; it says nothing certain.
+      if (domain === undefined || relation === undefined || range === undefined || more !== undefined) continue;
+      ontology.#addRole({ relation, domain, range });
+    }
+    for (const line of readGzip(join(folder, "reverse_properties.gz")).split("\n")) {
+      const [relation, inverse] = line.trim().split("\t");
+      if (relation !== undefined && inverse !== undefined) ontology.#inverse.set(relation, inverse);
+    }
+    return ontology;
+  }
+
+  #addRole(role: Role): void {
+    this.#roles.set(role.relation, role);
+    const siblings = this.#byDomain.get(role.domain);
+    if (siblings === undefined) this.#byDomain.set(role.domain, [role]);
+    else siblings.push(role);
+  }
+
+  /** A relation's role; for an unknown one the type that its name says it leaves, and the most general range. */
+  role(relation: string): Role {
+    return (
+      this.#roles.get(relation) ?? {
+        relation,
+        domain: relation.split(".").slice(0, -1).join("."),
+        range: "common.topic",
+      }
+    );
+  }
+
+  inverse(relation: string): string | undefined {
+    return this.#inverse.get(relation);
+  }
+
+  /** Other relations of the same type that lead to entities. */
+  relationsLike(relation: string): Role[] {
+    return this.#like(relation).filter((role) => !LITERALS.has(role.range));
+  }
+
+  /** Other numerical attributes of the same type. */
+  attributesLike(attribute: string): Role[] {
+    return this.#like(attribute).filter((role) => NUMBERS.has(role.range));
+  }
+
+  #like(relation: string): Role[] {
+    return (this.#byDomain.get(this.role(relation).domain) ?? []).filter((role) => role.relation !== relation);
+  }
+}
+
+function readGzip(path: string): string {
+  try {
+    return gunzipSync(readFileSync(path)).toString("utf8");
+  } catch (cause) {
+    throw new AgentRLError("SAMPLE_FILE", "an ontology file cannot be read", {
+      where: path,
+      got: cause instanceof Error ? cause.message : cause,
+      expected: "a gzip file as AgentBench's knowledge graph task has it",
+      hint: "fetch the ontology folder again, or remove it: the graphs then have fewer relations",
+      cause,
+    });
+  }
+}

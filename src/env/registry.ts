@@ -1,0 +1,43 @@
+/**
+ * Environments by name. The registry knows no environment itself: whoever composes a program registers factories, so that
+ * src/env depends on nothing above it.
+ */
+import { AgentRLError } from "../errors.ts";
+import type { Environment } from "./environment.ts";
+
+export interface EnvironmentOptions {
+  /** A file of samples in the task's published format; without it, the generated splits. */
+  data?: string;
+  /** "full" explains the task at length, "brief" in one line (for very small models). */
+  prompt?: "full" | "brief";
+}
+
+export type EnvironmentFactory = (options: EnvironmentOptions) => Environment;
+
+export class EnvironmentRegistry {
+  readonly #factories = new Map<string, EnvironmentFactory>();
+
+  register(name: string, factory: EnvironmentFactory): this {
+    if (this.#factories.has(name)) {
+      throw new AgentRLError("USAGE", `environment "${name}" is registered twice`, { hint: "choose another name" });
+    }
+    this.#factories.set(name, factory);
+    return this;
+  }
+
+  names(): string[] {
+    return [...this.#factories.keys()];
+  }
+
+  create(name: string, options: EnvironmentOptions = {}): Environment {
+    const factory = this.#factories.get(name);
+    if (factory === undefined) {
+      throw new AgentRLError("CONFIG", `no environment is called "${name}"`, {
+        got: name,
+        expected: this.names().join(", "),
+        hint: "correct the task's name, or register your environment first (envs/index.ts shows how)",
+      });
+    }
+    return factory(options);
+  }
+}

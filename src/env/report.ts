@@ -1,0 +1,63 @@
+/** The result of running a policy over a list of task indices: what `agentrl eval` writes. */
+import type { EndReason } from "./environment.ts";
+
+export interface EvalReport {
+  task: string;
+  split: string;
+  policy: string;
+  episodes: number;
+  /** Episodes that earned the full reward of 1, as a fraction of `episodes`. */
+  success: number;
+  /** The same as a count. */
+  successes: number;
+  meanReward: number;
+  endReasons: Partial<Record<EndReason, number>>;
+  /** Success by task level, where the environment reports a `level` metric. */
+  levels?: Record<string, { episodes: number; success: number }>;
+}
+
+/** One finished episode, as far as a report needs it. */
+export interface EpisodeResult {
+  reward: number;
+  endReason: EndReason;
+  metrics?: Record<string, number>;
+}
+
+export function summarize(task: string, split: string, policy: string, results: readonly EpisodeResult[]): EvalReport {
+  const endReasons: Partial<Record<EndReason, number>> = {};
+  const byLevel = new Map<number, { episodes: number; successes: number }>();
+  let successes = 0;
+  let total = 0;
+  for (const { reward, endReason, metrics } of results) {
+    const won = reward >= 1 ? 1 : 0;
+    successes += won;
+    total += reward;
+    endReasons[endReason] = (endReasons[endReason] ?? 0) + 1;
+    const level = metrics?.level;
+    if (level === undefined) continue;
+    const entry = byLevel.get(level) ?? { episodes: 0, successes: 0 };
+    byLevel.set(level, { episodes: entry.episodes + 1, successes: entry.successes + won });
+  }
+  const episodes = results.length;
+  const report: EvalReport = {
+    task,
+    split,
+    policy,
+    episodes,
+    success: episodes === 0 ? 0 : successes / episodes,
+    successes,
+    meanReward: episodes === 0 ? 0 : total / episodes,
+    endReasons,
+  };
+  if (byLevel.size > 0) {
+    report.levels = Object.fromEntries(
+      [...byLevel]
+        .sort(([a], [b]) => a - b)
+        .map(([level, entry]) => [
+          String(level),
+          { episodes: entry.episodes, success: entry.successes / entry.episodes },
+        ]),
+    );
+  }
+  return report;
+}
