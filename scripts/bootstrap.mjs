@@ -95,18 +95,27 @@ function checkCompiler() {
   );
 }
 
-function run(command, args, options = {}) {
-  const result = spawnSync(command, args, { cwd: root, stdio: "inherit", ...options });
-  if (result.error) throw new Failure(`${command} could not be started: ${result.error.message}`);
-  return result.signal ? 128 + (constants.signals[result.signal] ?? 0) : (result.status ?? 1);
+/** Runs a step of the installation as an owner of the lock: should we be killed, others still wait for the step. */
+async function run(lock, command, args, options = {}) {
+  const child = spawn(command, args, { cwd: root, stdio: "inherit", ...options });
+  const ended = new Promise((resolve, reject) => {
+    child.once("error", (error) => reject(new Failure(`${command} could not be started: ${error.message}`)));
+    child.once("exit", (code, signal) => resolve(signal ? 128 + (constants.signals[signal] ?? 0) : code));
+  });
+  const leave = child.pid === undefined ? () => {} : lock.enter(child.pid);
+  try {
+    return await ended;
+  } finally {
+    leave();
+  }
 }
 
-function installAndBuild() {
+async function installAndBuild(lock) {
+  if (addonProblem()) checkCompiler();
   if (packagesMissing()) {
-    if (addonProblem()) checkCompiler();
     console.error("Installing the packages (npm ci), once …");
     const [command, args, options] = npm(["ci", "--include=dev", "--no-audit", "--no-fund"]);
-    if (run(command, args, options) !== 0) {
+    if ((await run(lock, command, args, options)) !== 0) {
       throw new Failure(
         "npm ci failed; its own message is above.\n  do:       offline, or a registry out of reach? Connect, or set the registry with `npm config set registry URL`,\n            and run this again. If the addon's build failed, see docs/troubleshooting.md.",
       );
@@ -114,9 +123,8 @@ function installAndBuild() {
   }
   const problem = addonProblem();
   if (problem) {
-    checkCompiler();
     console.error(`The native addon is ${problem}: building it …`);
-    if (run(process.execPath, [join(root, "scripts", "build-native.mjs")]) !== 0) {
+    if ((await run(lock, process.execPath, [join(root, "scripts", "build-native.mjs")])) !== 0) {
       throw new Failure(
         `The build of the native addon failed; the compiler's message is above.\n  do:       check the tools (${toolchain[process.platform] ?? "a C++20 compiler"}); more in docs/troubleshooting.md.`,
       );
@@ -131,7 +139,7 @@ function installAndBuild() {
 // Every process announces itself with a file of its own name, and holds the lock only if it then sees no other live
 // owner; otherwise it takes its file back and waits. Of two holders the one that looked last would have seen the other,
 // so there is never more than one; and a dead process's file can be removed by anyone, since its name (process id and
-// start time) is never used again. node_modules/ and build/ are wiped while we work, so the files live in the system's
+// start time) is never used again. Child processes are entered too: npm goes on when only its parent is killed. node_modules/ and build/ are wiped while we work, so the files live in the system's
 // temporary folder.
 
 function startTime(pid) {
@@ -156,39 +164,51 @@ function alive(owner) {
   return startTime(pid) === started;
 }
 
+/** `work` gets a way to enter a child process as an owner beside us; what `enter` returns takes it out again. */
 async function withLock(work) {
   const id = createHash("sha256").update(`${root}:${userInfo().uid}`).digest("hex").slice(0, 16);
   const folder = join(tmpdir(), `agentrl-bootstrap-${id}`);
   mkdirSync(folder, { recursive: true });
-  const mine = `${process.pid}-${startTime(process.pid)}`;
-  const others = () => {
-    const names = readdirSync(folder).filter((name) => name !== mine && /^\d+-\d+$/.test(name));
-    for (const name of names) if (!alive(name)) rmSync(join(folder, name), { force: true });
-    return names.filter(alive);
+  const entered = new Set();
+  const enter = (pid) => {
+    const name = `${pid}-${startTime(pid)}`;
+    const leave = () => {
+      entered.delete(name);
+      rmSync(join(folder, name), { force: true });
+    };
+    entered.add(name);
+    writeFileSync(join(folder, name), "");
+    return leave;
   };
-  const release = () => rmSync(join(folder, mine), { force: true });
-  process.once("exit", release);
+  const others = () => {
+    const names = readdirSync(folder).filter((name) => !entered.has(name) && /^\d+-\d+$/.test(name));
+    const living = names.filter(alive);
+    for (const name of names) if (!living.includes(name)) rmSync(join(folder, name), { force: true });
+    return living;
+  };
 
   const deadline = Date.now() + 15 * 60_000;
+  let leave;
   for (let told = false; ; ) {
     let [owner] = others();
     if (owner === undefined) {
-      writeFileSync(join(folder, mine), "");
+      leave = enter(process.pid);
       [owner] = others();
       if (owner === undefined) break;
-      release();
+      leave();
     }
     const pid = owner.split("-")[0];
     if (!told) console.error(`Process ${pid} is installing already; waiting for it …`);
     told = true;
-    if (Date.now() > deadline)
+    if (Date.now() > deadline) {
       throw new Failure(`Process ${pid} has been installing for 15 minutes.\n  do:       end it and run this again.`);
+    }
     await delay(100 + Math.random() * 300);
   }
   try {
-    return work();
+    return await work({ enter });
   } finally {
-    release();
+    leave();
   }
 }
 

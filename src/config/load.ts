@@ -153,7 +153,9 @@ function explain(issue: z.core.$ZodIssue, source: ConfigSource, fields: Field): 
 }
 
 function fail(source: ConfigSource, problems: Problem[]): never {
-  const sorted = [...problems].sort((a, b) => source.order(a.path) - source.order(b.path));
+  // A missing key comes last: a misspelt one is often why.
+  const missing = (problem: Problem) => Number(problem.what.startsWith("Missing key"));
+  const sorted = [...problems].sort((a, b) => missing(a) - missing(b) || source.order(a.path) - source.order(b.path));
   const [first, ...others] = sorted;
   const also = others.map(({ what, path, detail }) => {
     const remedy = what.startsWith("Unknown key") ? detail.hint : `Expected ${detail.expected}.`;
