@@ -1,0 +1,110 @@
+/**
+ * What the conformance tests share: seeded inputs, every setting of the native device (instruction set × threads), and
+ * comparison of bits. An operator's result must not depend on the setting, so tests run in all of them and compare.
+ */
+import { expect } from "vitest";
+import { addon } from "../../src/device/addon.ts";
+import type { Device, Tensor } from "../../src/device/device.ts";
+import { NativeDevice } from "../../src/device/native.ts";
+
+export interface Setting {
+  label: string;
+  open(): Device;
+}
+
+/** Best instruction set first; 1 thread and 3 threads (more than this machine may have: tiles move between them). */
+export const settings: Setting[] = addon.simdLevels().flatMap((simd) =>
+  [1, 3].map((threads) => ({
+    label: `${simd}, ${threads} threads`,
+    open() {
+      addon.setSimd(simd);
+      return new NativeDevice({ threads });
+    },
+  })),
+);
+
+/** Random numbers in (-scale, scale), a pure function of the seed (mulberry32). */
+export function randomF32(length: number, seed: number, scale = 1): Float32Array {
+  const next = generator(seed);
+  return Float32Array.from({ length }, () => (2 * next() - 1) * scale);
+}
+
+export function randomU32(length: number, seed: number, below: number): Uint32Array {
+  const next = generator(seed);
+  return Uint32Array.from({ length }, () => Math.floor(next() * below));
+}
+
+export function generator(seed: number): () => number {
+  let state = (seed * 2654435761) >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+/** A tensor with these values. */
+export function upload(device: Device, data: Float32Array | Uint32Array): Tensor {
+  const tensor = device.alloc(data.length, data instanceof Float32Array ? "f32" : "u32");
+  device.write(tensor, data);
+  return tensor;
+}
+
+type Result = Float32Array | Uint32Array;
+
+/** Runs in every setting, asserts that all give the same bits, and returns them. */
+export async function inEverySetting(run: (device: Device) => Promise<Result[]>): Promise<Result[]> {
+  let first: Result[] | undefined;
+  for (const setting of settings) {
+    const device = setting.open();
+    try {
+      const results = await run(device);
+      if (first === undefined) first = results;
+      else results.forEach((result, i) => void expectSameBits(result, first![i]!, `output ${i}, ${setting.label}`));
+    } finally {
+      device.destroy();
+      addon.setSimd(addon.simdLevels()[0]!);
+    }
+  }
+  return first!;
+}
+
+export function expectSameBits(got: Result, expected: Result, label: string): void {
+  expect(got.length, label).toBe(expected.length);
+  const a = new Uint32Array(got.buffer, got.byteOffset, got.length);
+  const b = new Uint32Array(expected.buffer, expected.byteOffset, expected.length);
+  for (let i = 0; i < a.length; i++) {
+    if (a[i] !== b[i]) expect.fail(`${label}: element ${i} is ${got[i]}, not ${expected[i]} bit for bit`);
+  }
+}
+
+/** |got - expected| <= tolerance, one number or one per element. */
+export function expectClose(
+  got: ArrayLike<number>,
+  expected: ArrayLike<number>,
+  tolerance: number | ArrayLike<number>,
+  label: string,
+): void {
+  expect(got.length, label).toBe(expected.length);
+  for (let i = 0; i < got.length; i++) {
+    const limit = typeof tolerance === "number" ? tolerance : tolerance[i]!;
+    if (!(Math.abs(got[i]! - expected[i]!) <= limit)) {
+      expect.fail(`${label}: element ${i} is ${got[i]}, expected ${expected[i]} within ${limit}`);
+    }
+  }
+}
+
+/** Central differences of a float64 function at x: the gradient to about 1e-9 of its scale. */
+export function finiteDifferences(f: (x: Float64Array) => number, x: ArrayLike<number>): Float64Array {
+  const at = Float64Array.from(x);
+  const h = 1e-5;
+  return at.map((value, i) => {
+    at[i] = value + h;
+    const above = f(at);
+    at[i] = value - h;
+    const below = f(at);
+    at[i] = value;
+    return (above - below) / (2 * h);
+  });
+}
