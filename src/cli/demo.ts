@@ -18,6 +18,9 @@ interface DemoOptions {
   json?: string;
 }
 
+/** Held-out tasks per environment in each measurement. */
+const heldOutEpisodes = 200;
+
 /** Held-out success by task, and their mean. */
 type Scores = Record<string, number>;
 
@@ -40,7 +43,10 @@ async function demo(options: DemoOptions): Promise<void> {
   ]);
   const writeJson = jsonWriter(options.json);
   const sets = options.seed === undefined ? options.set : [...(options.set ?? []), `seed=${options.seed}`];
-  const { config, yaml } = loadTrainConfig(fileURLToPath(new URL("../../configs/demo.yaml", import.meta.url)), sets);
+  const { config, yaml } = loadTrainConfig(
+    fileURLToPath(new URL("../../models/tiny/demo.yaml", import.meta.url)),
+    sets,
+  );
   const out = options.out ?? mkdtempSync(join(tmpdir(), "agentrl-demo-"));
 
   const measure = async (model: string): Promise<Scores> => {
@@ -50,8 +56,9 @@ async function demo(options: DemoOptions): Promise<void> {
         task: task.name,
         policy: model,
         split: config.evaluation.split,
-        episodes: config.evaluation.episodes,
+        episodes: heldOutEpisodes,
         temperature: config.evaluation.temperature,
+        maxTokensPerTurn: config.rollout.maxTokensPerTurn,
         prompt: task.options.prompt,
         seed: config.seed,
         threads: availableParallelism(),

@@ -1,7 +1,7 @@
 /** `agentrl sft CONFIG`: supervised training on expert episodes, the warm start of a small model. */
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { addJson, addSet, jsonWriter } from "./options.ts";
+import { addJson, addSet, jsonWriter, percent } from "./options.ts";
 
 interface SftOptions {
   out?: string;
@@ -30,8 +30,25 @@ async function sft(file: string, options: SftOptions): Promise<void> {
     writeJson({ ...config, out });
     return;
   }
-  const { runSft } = await import("../pipeline/sft.ts");
-  const summary = await runSft({ config, out });
+  const [{ runSft }, { formatCount, formatDuration }] = await Promise.all([
+    import("../pipeline/sft.ts"),
+    import("../observe/terminal.ts"),
+  ]);
+  const summary = await runSft({
+    config,
+    out,
+    onProgress: ({ step, steps, loss, tokensPerSecond, success }) => {
+      // One line in ten steps, and every measurement.
+      if (step % 10 !== 0 && step !== steps && success === undefined) return;
+      const held = Object.entries(success ?? {}).map(([task, share]) => `  ${task} ${percent(share)}`);
+      console.log(
+        `step ${step}/${steps}  loss ${loss.toFixed(4)}  ${formatCount(tokensPerSecond)} tok/s${held.join("")}`,
+      );
+    },
+  });
   writeJson(summary);
-  console.log(`Model: ${out}`);
+  const left = summary.tooLong === 0 ? "" : ` (${summary.tooLong} more do not fit contextLimit)`;
+  console.log(
+    `${summary.steps} steps on ${summary.episodes} episodes${left} in ${formatDuration(summary.seconds)}. Model: ${out}`,
+  );
 }

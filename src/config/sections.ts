@@ -58,19 +58,29 @@ export const optimizerSchema = z
 export type TaskConfig = z.output<typeof taskSchema>;
 export type OptimizerConfig = z.output<typeof optimizerSchema>;
 
-/** Metrics are reported by task name, so a name stands once. */
+/** What contradicts itself in a list of tasks. */
 export function taskConflicts(tasks: readonly TaskConfig[]): Conflict[] {
-  return tasks.flatMap((task, i) =>
-    tasks.findIndex((other) => other.name === task.name) === i
-      ? []
-      : [
-          {
-            path: `tasks.${i}.name`,
-            what: `Task ${task.name} is listed twice.`,
-            got: task.name,
-            expected: "each task once",
-            hint: "Merge the two entries; set `weight` to give a task more groups.",
-          },
-        ],
-  );
+  return tasks.flatMap((task, i) => {
+    const conflicts: Conflict[] = [];
+    // Metrics are reported by task name.
+    if (tasks.findIndex((other) => other.name === task.name) !== i) {
+      conflicts.push({
+        path: `tasks.${i}.name`,
+        what: `Task ${task.name} is listed twice.`,
+        got: task.name,
+        expected: "each task once",
+        hint: "Merge the two entries; set `weight` to give a task more groups.",
+      });
+    }
+    if (task.options.data !== undefined && task.split !== "data") {
+      conflicts.push({
+        path: `tasks.${i}.split`,
+        what: `Task ${task.name} reads a file of tasks, which has one split, "data".`,
+        got: task.split,
+        expected: "data",
+        hint: `Set tasks.${i}.split: data.`,
+      });
+    }
+    return conflicts;
+  });
 }

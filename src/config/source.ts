@@ -46,7 +46,7 @@ export class ConfigSource {
         where: display(file),
         got: data ?? "an empty file",
         expected: "YAML: `key: value` lines at the top level",
-        hint: "Start from one of the files in configs/.",
+        hint: "Start from models/tiny/demo.yaml.",
       });
     }
     this.data = data as Record<string, unknown>;
@@ -184,7 +184,7 @@ function readConfig(file: string): string {
       where: file,
       got: (cause as Error).message,
       expected: "a YAML file",
-      hint: "Check the path; configs/ holds examples.",
+      hint: "Check the path; models/tiny/demo.yaml is an example.",
       cause,
     });
   }

@@ -177,5 +177,17 @@ export function trainConflicts(config: TrainConfig): Conflict[] {
       hint: "Lower rollout.maxTokensPerTurn or raise rollout.contextLimit.",
     });
   }
+  for (const task of config.tasks) {
+    if (config.evaluation.every === 0 || (task.options.data !== undefined) === (config.evaluation.split === "data"))
+      continue;
+    conflicts.push({
+      path: "evaluation.split",
+      what: `Task ${task.name} has no split "${config.evaluation.split}" to evaluate on.`,
+      got: config.evaluation.split,
+      expected:
+        task.options.data === undefined ? "eval or train: its tasks are generated" : "data: its tasks are a file's",
+      hint: "Evaluate tasks of files and generated tasks in separate runs, or afterwards with `agentrl eval`.",
+    });
+  }
   return conflicts;
 }

@@ -262,6 +262,15 @@ describe("values that do not go together", () => {
     expect(error.detail.where).toContain(place);
   });
 
+  it("a file of tasks with a split that a file does not have", () => {
+    const error = loadError(valid, ["tasks=[{name: kg, options: {data: package.json}}]"]);
+    expect(error.message).toContain('one split, "data"');
+    const tasks = "tasks=[{name: kg, split: data, options: {data: package.json}}]";
+    expect(load(valid, [tasks]).tasks[0]!.options.data).toBe(join(process.cwd(), "package.json"));
+    expect(loadError(valid, [tasks, "evaluation.every=5"]).message).toContain('no split "eval"');
+    expect(load(valid, [tasks, "evaluation={every: 5, split: data}"]).evaluation.split).toBe("data");
+  });
+
   it("a task listed twice", () => {
     expect(loadError(valid.replace("kg", "dbbench")).detail.where).toBe(`${file}:6:5 (tasks.1.name)`);
   });
