@@ -233,10 +233,7 @@ export class Engine {
         sampling.topK[draw] = turn!.sampling.topK;
         sampling.topP[draw] = turn!.sampling.topP;
         sampling.minP[draw] = turn!.sampling.minP;
-        sampling.seeds.set(
-          [conversation.record.length, turn!.seed.sample, turn!.seed.group, turn!.seed.key],
-          draw * 4,
-        );
+        sampling.seeds.set([conversation.record.length, turn!.seed.sample, turn!.seed.group, turn!.seed.key], draw * 4);
         draw++;
       }
     }

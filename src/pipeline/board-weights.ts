@@ -2,7 +2,7 @@
  * The weight board as the engine's source: between two decode steps the newest version is taken by holding its slot,
  * and computed from in place. Nothing is copied.
  */
-import type { NativeDevice } from "../device/native.ts";
+import { NativeDevice } from "../device/native.ts";
 import { AgentRLError } from "../errors.ts";
 import type { WeightSource } from "../generate/weight-source.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -23,14 +23,15 @@ export async function boardWeights(options: {
   const bySlot = new Map<number, Weights>();
   const hold = () => {
     const held = board.acquire();
-    if (held === null) throw new AgentRLError("SHARED_MEMORY", "The weight board holds no version", { where: options.board });
+    if (held === null)
+      throw new AgentRLError("SHARED_MEMORY", "The weight board holds no version", { where: options.board });
     return held;
   };
   let held = hold();
   const current = () => {
     let weights = bySlot.get(held.slot);
     if (weights === undefined) {
-      weights = new Weights(device, config, device.wrap(held.data));
+      weights = new Weights(device, config, NativeDevice.wrap(held.data));
       bySlot.set(held.slot, weights);
     }
     return { version: held.version, weights };

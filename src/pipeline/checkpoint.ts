@@ -18,7 +18,7 @@ import {
 import { join } from "node:path";
 import { z } from "zod";
 import { AgentRLError } from "../errors.ts";
-import { type ModelFolder, saveModelFolder } from "../model/files.ts";
+import { type ModelText, saveModelFolder } from "../model/files.ts";
 import { openSafetensors, writeSafetensors } from "../model/safetensors.ts";
 
 const stateSchema = z.strictObject({
@@ -35,7 +35,7 @@ export type CheckpointState = z.output<typeof stateSchema>;
 
 export interface CheckpointContent {
   state: CheckpointState;
-  model: ModelFolder;
+  model: ModelText;
   tensors: Map<string, { shape: number[]; data: Float32Array }>;
   optimizer: { m: Float32Array; v: Float32Array };
 }
@@ -94,7 +94,11 @@ export function writeCheckpoint(folder: string, content: CheckpointContent, keep
 }
 
 /** @throws AgentRLError "CHECKPOINT" when a part is missing or does not parse. */
-export function readCheckpoint(folder: string): { state: CheckpointState; modelFolder: string; optimizer: { m: Float32Array; v: Float32Array } } {
+export function readCheckpoint(folder: string): {
+  state: CheckpointState;
+  modelFolder: string;
+  optimizer: { m: Float32Array; v: Float32Array };
+} {
   const file = join(folder, "state.json");
   let state: CheckpointState;
   try {

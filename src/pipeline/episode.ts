@@ -42,7 +42,9 @@ export async function withDeadline<T>(work: Promise<T>, ms: number, what: string
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
-      reject(new AgentRLError("ENVIRONMENT", `${what} did not answer in time`, { expected: `an answer within ${ms} ms` }));
+      reject(
+        new AgentRLError("ENVIRONMENT", `${what} did not answer in time`, { expected: `an answer within ${ms} ms` }),
+      );
     }, ms);
   });
   try {

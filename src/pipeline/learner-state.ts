@@ -6,12 +6,12 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TrainConfig } from "../config/train.ts";
 import type { Tensor } from "../device/device.ts";
-import type { NativeDevice } from "../device/native.ts";
+import { NativeDevice } from "../device/native.ts";
 import { AgentRLError } from "../errors.ts";
-import { loadModelFolder, type ModelFolder } from "../model/files.ts";
+import { loadModelFolder, type ModelFolder, type ModelText } from "../model/files.ts";
 import { AdamW } from "../model/optimizer.ts";
 import { packTensors, unpackTensors } from "../model/parameters.ts";
-import { learningRate, type Schedule } from "../model/schedule.ts";
+import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { Weights } from "../model/weights.ts";
 import { groupAdvantages } from "../rl/advantages.ts";
@@ -21,11 +21,12 @@ import { trainedReward } from "../rl/rewards.ts";
 import { VersionChecksums } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
-import { readCheckpoint, writeCheckpoint } from "./checkpoint.ts";
 import { batchMetrics } from "./batch-metrics.ts";
+import { readCheckpoint, writeCheckpoint } from "./checkpoint.ts";
 import { fromRanges, type Setup } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import type { StepMetrics } from "./step-metrics.ts";
+import { passSize, scheduleOf } from "./training-options.ts";
 import { Verifier } from "./verifier.ts";
 
 export class LearnerState {
@@ -34,7 +35,7 @@ export class LearnerState {
   readonly #setup: Setup;
   readonly #config: TrainConfig;
   readonly #device: NativeDevice;
-  readonly #model: ModelFolder;
+  readonly #model: ModelText;
   readonly #board: WeightBoard;
   readonly #pass: TrainPass;
   readonly #grads: Weights;
@@ -56,15 +57,15 @@ export class LearnerState {
     this.#pass = new TrainPass(device, model.config, size);
     this.#grads = Weights.allocate(device, model.config, "gradients");
     const { beta1, beta2, eps, weightDecay } = config.optimizer;
-    this.#optimizer = new AdamW(device, this.#grads.layout, { beta1, beta2, eps, weightDecay });
+    this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
 
     let initial: Float32Array;
     if (setup.resume === null) {
-      initial = packTensors(model.config, (name) => model.read(name));
+      initial = packTensors(model.config, (name) => model.tensors.read(name));
     } else {
       const { state, optimizer } = readCheckpoint(setup.resume);
       assertCheckpointFits(state, setup);
-      initial = packTensors(model.config, (name) => model.read(name));
+      initial = packTensors(model.config, (name) => model.tensors.read(name));
       this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
       this.step = state.step;
       this.trainedGroups = fromRanges(state.trainedGroups);
@@ -108,7 +109,12 @@ export class LearnerState {
       for (const [i, trajectory] of group.entries()) advantages.set(trajectory, values[i]!);
     }
 
-    const checked = await this.#verifier.check(trajectories, verify.fraction, this.#checksums, this.#config.seed + this.step);
+    const checked = await this.#verifier.check(
+      trajectories,
+      verify.fraction,
+      this.#checksums,
+      this.#config.seed + this.step,
+    );
     const verified = performance.now();
 
     // A trajectory whose advantage is 0 has no gradient unless the entropy bonus gives it one.
@@ -192,8 +198,8 @@ export class LearnerState {
   }
 
   /** Writes a checkpoint and returns its folder. */
-  save(trainedGroups: [number, number][]): string {
-    const { step, m, v } = this.#optimizer.state();
+  async save(trainedGroups: [number, number][]): Promise<string> {
+    const { step, m, v } = await this.#optimizer.state();
     return writeCheckpoint(
       this.#setup.checkpoints,
       {
@@ -217,23 +223,12 @@ export class LearnerState {
   #weightsOf(slot: { slot: number; data: Float32Array }): Weights {
     let weights = this.#slots.get(slot.slot);
     if (weights === undefined) {
-      const arena: Tensor = this.#device.wrap(slot.data);
+      const arena: Tensor = NativeDevice.wrap(slot.data);
       weights = new Weights(this.#device, this.#model.config, arena);
       this.#slots.set(slot.slot, weights);
     }
     return weights;
   }
-}
-
-/** Rows of a training pass: a micro-batch, or one whole episode where that is longer. */
-export function passSize(config: TrainConfig): { maxRows: number; maxScored: number } {
-  const maxRows = Math.max(config.learner.microBatchTokens, config.rollout.contextLimit);
-  return { maxRows, maxScored: maxRows };
-}
-
-export function scheduleOf(optimizer: TrainConfig["optimizer"], totalSteps: number): Schedule {
-  const { schedule: kind, lr, warmupSteps, minLrRatio: finalShare } = optimizer;
-  return { kind, lr, warmupSteps, totalSteps, finalShare };
 }
 
 /** @throws AgentRLError "CHECKPOINT" when the checkpoint was written under another config. */

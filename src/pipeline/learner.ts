@@ -56,17 +56,17 @@ async function handle(message: ToLearner): Promise<void> {
       groups.delete(group);
       trained.add(group);
     }
-    if (message.checkpoint) save(message.trainedGroups);
+    if (message.checkpoint) await save(message.trainedGroups);
     send({ type: "trained", groups: message.groups, metrics });
   } else if (message.type === "checkpoint") {
-    save(message.trainedGroups);
+    await save(message.trainedGroups);
   } else {
     process.exit(0);
   }
 }
 
-function save(trainedGroups: [number, number][]): void {
-  const folder = state!.save(trainedGroups);
+async function save(trainedGroups: [number, number][]): Promise<void> {
+  const folder = await state!.save(trainedGroups);
   send({ type: "saved", step: state!.step, folder });
 }
 

@@ -2,12 +2,13 @@
  * What a config comes to on this machine, before anything starts: sizes of the shared memory and the memory estimate.
  * `--dry-run` prints it; a run checks it.
  */
-import { ATTENTION_BLOCK } from "../device/device.ts";
+
 import type { TrainConfig } from "../config/train.ts";
+import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
 import { parameterLayout } from "../model/parameters.ts";
-import { passSize } from "./learner-state.ts";
+import { passSize } from "./training-options.ts";
 
 export interface RunPlan {
   parameters: number;

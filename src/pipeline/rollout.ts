@@ -228,7 +228,11 @@ async function handle(message: ToRollout): Promise<void> {
 function fail(error: unknown): void {
   const known = error instanceof AgentRLError;
   console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
-  send({ type: "failed", message: error instanceof Error ? error.message : String(error), code: known ? error.code : "" });
+  send({
+    type: "failed",
+    message: error instanceof Error ? error.message : String(error),
+    code: known ? error.code : "",
+  });
   process.exitCode = 1;
   process.disconnect();
 }

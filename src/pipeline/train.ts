@@ -172,6 +172,7 @@ class Run {
     const from = resume ? latestCheckpoint(checkpoints) : null;
     const modelFolder = from === null ? config.model.path : readCheckpoint(from).modelFolder;
     const model = loadModelFolder(modelFolder);
+    model.tensors.close();
     const plan = planRun(config, model.config);
     assertFitsMemory(plan.memory);
 
@@ -198,7 +199,7 @@ class Run {
     });
     writeFileSync(join(out, "config.yaml"), yaml);
 
-    const id = randomBytes(6).toString("hex");
+    const id = `${process.pid}-${randomBytes(4).toString("hex")}`;
     this.#ring = Ring.create({ name: `/agentrl-${id}-ring`, capacityBytes: plan.ringBytes });
     this.#board = WeightBoard.create({
       name: `/agentrl-${id}-board`,
@@ -458,7 +459,9 @@ class Run {
   async cleanUp(): Promise<void> {
     this.#ending = true;
     clearInterval(this.#watchdog);
-    const children = [this.#learner, ...this.#rollouts.map((rollout) => rollout.child)].filter((child) => child !== null);
+    const children = [this.#learner, ...this.#rollouts.map((rollout) => rollout.child)].filter(
+      (child) => child !== null,
+    );
     for (const child of children) child.send({ type: "stop" });
     await Promise.all(children.map((child) => endChild(child)));
     this.#ring?.close();

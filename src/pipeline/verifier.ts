@@ -35,7 +35,10 @@ export class Verifier {
     this.#board = options.board;
     this.#weightsOf = options.weightsOf;
     this.#maxRows = options.maxRows;
-    this.#pass = new TrainPass(options.device, options.config, { maxRows: options.maxRows, maxScored: options.maxRows });
+    this.#pass = new TrainPass(options.device, options.config, {
+      maxRows: options.maxRows,
+      maxScored: options.maxRows,
+    });
   }
 
   /** Compares tokens of `trajectories`, drawn by `seed`, until `fraction` of all sampled tokens are compared. */

@@ -19,7 +19,9 @@ export async function makeModel(folder: string, overrides: Record<string, unknow
   const out = join(folder, "model");
   const file = join(folder, "sft.yaml");
   const sft = {
-    model: { new: { vocabSize: 400, hiddenSize: 32, intermediateSize: 48, layers: 2, heads: 2, kvHeads: 1, headDim: 16 } },
+    model: {
+      new: { vocabSize: 400, hiddenSize: 32, intermediateSize: 48, layers: 2, heads: 2, kvHeads: 1, headDim: 16 },
+    },
     out,
     tasks,
     episodes: 60,

@@ -158,6 +158,6 @@ describe("an asynchronous run", () => {
 
   it("leaves no shared memory behind", () => {
     if (!existsSync("/dev/shm")) return;
-    expect(readdirSync("/dev/shm").filter((name) => name.startsWith("agentrl-"))).toEqual([]);
+    expect(readdirSync("/dev/shm").filter((name) => name.startsWith(`agentrl-${process.pid}-`))).toEqual([]);
   });
 });
