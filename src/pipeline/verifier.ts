@@ -62,9 +62,8 @@ export class Verifier {
           const { logProbs } = await this.#pass.forward(this.#weightsOf(held), batch);
           const recorded = gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!);
           for (let t = 0; t < recorded.length; t++) {
-            const gap = Math.abs(recorded[t]! - logProbs[t]!);
-            // A NaN must not pass for agreement.
-            checked.mismatch = gap <= checked.mismatch ? checked.mismatch : gap;
+            // Math.max keeps a NaN, which so cannot pass for agreement.
+            checked.mismatch = Math.max(checked.mismatch, Math.abs(recorded[t]! - logProbs[t]!));
           }
           checked.tokens += recorded.length;
         }

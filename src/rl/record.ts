@@ -37,7 +37,7 @@ export function decodeTrajectory(bytes: Uint8Array): Trajectory {
     const value = new arrays[name](own);
     if (length >= 0 && value.length !== length) {
       throw new AgentRLError("PIPELINE", "A trajectory's arrays differ in length", {
-        where: `group ${String(record["group"])}, sample ${String(record["sample"])}, array ${name}`,
+        where: `group ${String(record.group)}, sample ${String(record.sample)}, array ${name}`,
         got: value.length,
         expected: `${length}`,
       });

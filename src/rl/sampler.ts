@@ -42,10 +42,13 @@ export class TaskSampler {
         expected: "at least one positive weight",
       });
     }
-    let sum = 0;
     this.#tasks = tasks;
     this.#seed = seed;
-    this.#cumulative = tasks.map((task) => (sum += task.weight) / total);
+    let sum = 0;
+    this.#cumulative = tasks.map((task) => {
+      sum += task.weight;
+      return sum / total;
+    });
   }
 
   /**

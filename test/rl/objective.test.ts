@@ -4,7 +4,13 @@ import { clippedSurrogate } from "../../src/rl/objective.ts";
 
 const config = { clipLow: 0.2, clipHigh: 0.28, entropyBonus: 0.01 };
 
-function input(logProbs: number[], behaviour: number[], advantages: number[], entropies: number[], denominator: number) {
+function input(
+  logProbs: number[],
+  behaviour: number[],
+  advantages: number[],
+  entropies: number[],
+  denominator: number,
+) {
   return {
     logProbs: Float32Array.from(logProbs),
     behaviour: Float32Array.from(behaviour),
@@ -18,10 +24,10 @@ describe("clippedSurrogate", () => {
   // By hand: ρ = e^0.5 ≈ 1.6487. A = 1: min(1.6487, 1.28) = 1.28, clipped. A = −1: min(−1.6487, −1.28) = −1.6487, kept.
   // ρ = e^−0.5 ≈ 0.6065. A = 1: 0.6065, kept. A = −1: min(−0.6065, −0.8) = −0.8, clipped.
   it("gives the hand-computed loss and gradient on both sides of both clips", () => {
-    const out = clippedSurrogate(
-      input([-0.5, -0.5, -1.5, -1.5], [-1, -1, -1, -1], [1, -1, 1, -1], [0, 0, 0, 0], 8),
-      { ...config, entropyBonus: 0 },
-    );
+    const out = clippedSurrogate(input([-0.5, -0.5, -1.5, -1.5], [-1, -1, -1, -1], [1, -1, 1, -1], [0, 0, 0, 0], 8), {
+      ...config,
+      entropyBonus: 0,
+    });
     const up = Math.exp(0.5);
     const down = Math.exp(-0.5);
     expect(out.loss).toBeCloseTo((-1.28 + up - down + 0.8) / 8, 6);
@@ -51,7 +57,10 @@ describe("clippedSurrogate", () => {
         };
         const h = 1e-5;
         const at = Math.fround(logProb);
-        const out = clippedSurrogate(input([logProb], [behaviour], [advantage], [0], 3), { ...config, entropyBonus: 0 });
+        const out = clippedSurrogate(input([logProb], [behaviour], [advantage], [0], 3), {
+          ...config,
+          entropyBonus: 0,
+        });
         expect(out.dLogProbs[0]).toBeCloseTo((loss(at + h) - loss(at - h)) / (2 * h), 4);
       }),
     );
