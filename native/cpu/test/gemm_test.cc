@@ -1,0 +1,59 @@
+// Every instruction set gives exactly the chain of fused multiply-adds over k ascending, for any shape, layout and
+// number of threads, and touches nothing outside its operands (run it with the address sanitizer).
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "../kernels.h"
+#include "check.h"
+
+using namespace agentrl;
+
+static std::mt19937 random32(1);
+
+/** Allocated to the exact size, so that the sanitizer sees a step outside. */
+static std::unique_ptr<float[]> numbers(size_t count) {
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  auto values = std::make_unique<float[]>(count);
+  for (size_t i = 0; i < count; i++) values[i] = uniform(random32);
+  return values;
+}
+
+static void check(Layout layout, size_t m, size_t n, size_t k, bool withBias, bool accumulate) {
+  const auto a = numbers(m * k), b = numbers(k * n), bias = numbers(n), start = numbers(m * n);
+  auto expected = std::make_unique<float[]>(m * n);
+  for (size_t i = 0; i < m; i++)
+    for (size_t j = 0; j < n; j++) {
+      float x = withBias ? bias[j] : 0.0f;
+      if (accumulate) x = withBias ? start[i * n + j] + x : start[i * n + j];
+      for (size_t p = 0; p < k; p++)
+        x = std::fma(layout == Layout::tn ? a[p * m + i] : a[i * k + p], layout == Layout::nt ? b[j * k + p] : b[p * n + j], x);
+      expected[i * n + j] = x;
+    }
+  for (size_t isa = 0; availableKernels(isa) != nullptr; isa++) {
+    CHECK(selectKernels(availableKernels(isa)));
+    for (int threads : {1, 3}) {
+      Pool::shared().setThreads(threads);
+      auto out = std::make_unique<float[]>(m * n);
+      std::memcpy(out.get(), start.get(), m * n * sizeof(float));
+      kernels().matmul({layout, a.get(), b.get(), out.get(), withBias ? bias.get() : nullptr, accumulate, m, n, k},
+                       Pool::shared());
+      for (size_t i = 0; i < m * n; i++)
+        CHECK(std::memcmp(&out[i], &expected[i], sizeof(float)) == 0,
+              "%s, %d threads, layout %d, %zux%zux%zu, element %zu: %.9g, not %.9g", kernels().name, threads,
+              static_cast<int>(layout), m, n, k, i, static_cast<double>(out[i]), static_cast<double>(expected[i]));
+    }
+  }
+}
+
+int main() {
+  for (Layout layout : {Layout::nn, Layout::nt, Layout::tn}) {
+    for (size_t m : {1, 2, 3, 5, 6, 7, 13, 14, 15, 29, 64, 65})
+      for (size_t n : {1, 15, 16, 17, 31, 32, 33, 64, 129}) check(layout, m, n, 1 + (m * n) % 23, m % 2 == 0, n % 2 == 0);
+    check(layout, 70, 530, 390, true, false);
+    check(layout, 17, 1030, 50, false, true);
+    check(layout, 4, 9, 0, true, true);
+  }
+  return 0;
+}
