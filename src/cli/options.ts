@@ -1,5 +1,5 @@
 /** What several commands share: option parsers, the --json file, small tables. */
-import { closeSync, mkdirSync, openSync, renameSync, writeFileSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { diskError } from "../observe/metrics.ts";
@@ -51,7 +51,7 @@ export function jsonWriter(file: string | undefined): (value: unknown) => void {
   if (file === undefined) return () => {};
   try {
     mkdirSync(dirname(file), { recursive: true });
-    closeSync(openSync(file, "a"));
+    accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
   } catch (cause) {
     throw diskError("The --json file cannot be written", file, cause);
   }
