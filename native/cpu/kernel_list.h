@@ -2,6 +2,12 @@
 // declarations and the struct `Kernels` are all made from this list.
 KERNEL(matmul, MatmulArgs)
 KERNEL(embedBackward, EmbedBackwardArgs)
+KERNEL(rmsNorm, RmsNormArgs)
+KERNEL(rmsNormBackward, RmsNormBackwardArgs)
+KERNEL(rope, RopeArgs)
+KERNEL(attention, AttentionArgs)
+KERNEL(attentionBackward, AttentionBackwardArgs)
+KERNEL(attentionCached, AttentionCachedArgs)
 KERNEL(headLogProb, HeadLogProbArgs)
 KERNEL(headBackward, HeadBackwardArgs)
 KERNEL(headSample, HeadSampleArgs)

@@ -24,6 +24,55 @@ struct MatmulArgs {
   size_t m, n, k;
 };
 
+struct RmsNormArgs {
+  const float *x, *weight;
+  float *out, *invRms;
+  size_t rows, dim;
+  float eps;
+};
+
+struct RmsNormBackwardArgs {
+  const float *x, *weight, *invRms, *dOut;
+  float *dX, *dWeight;
+  size_t rows, dim;
+  bool accumulate;
+};
+
+struct RopeArgs {
+  float* x;
+  const float* cosSin;
+  const uint32_t* positions;
+  size_t rows, heads, headDim;
+  bool inverse;
+};
+
+struct AttentionShape {
+  size_t heads, kvHeads, headDim;
+  float scale;
+};
+
+struct AttentionArgs : AttentionShape {
+  const float *q, *k, *v;
+  float *out, *lse;
+  const uint32_t* offsets;
+  size_t sequences;
+};
+
+struct AttentionBackwardArgs : AttentionShape {
+  const float *q, *k, *v, *out, *lse;
+  const uint32_t* offsets;
+  size_t sequences;
+  const float* dOut;
+  float *dQ, *dK, *dV;
+};
+
+struct AttentionCachedArgs : AttentionShape {
+  const float *q, *kCache, *vCache;
+  float* out;
+  const uint32_t *positions, *sequenceOf, *pageTable;
+  size_t pageTableStride, rows;
+};
+
 struct AddArgs {
   const float *a, *b;
   float* out;

@@ -123,6 +123,65 @@ export interface CpuAddon {
   add(a: F32, b: F32, out: F32, length: number): void;
   swiglu(gate: F32, up: F32, out: F32, length: number): void;
   swigluBackward(gate: F32, up: F32, dOut: F32, dGate: F32, dUp: F32, length: number): void;
+
+  rmsNorm(x: F32, weight: F32, out: F32, invRms: F32, rows: number, dim: number, eps: number): void;
+  rmsNormBackward(
+    x: F32,
+    weight: F32,
+    invRms: F32,
+    dOut: F32,
+    dX: F32,
+    dWeight: F32,
+    rows: number,
+    dim: number,
+    accumulate: boolean,
+  ): void;
+  rope(x: F32, cosSin: F32, positions: U32, rows: number, heads: number, headDim: number, inverse: boolean): void;
+  attention(
+    q: F32,
+    k: F32,
+    v: F32,
+    out: F32,
+    lse: F32,
+    offsets: U32,
+    heads: number,
+    kvHeads: number,
+    headDim: number,
+    scale: number,
+    sequences: number,
+  ): void;
+  attentionBackward(
+    q: F32,
+    k: F32,
+    v: F32,
+    out: F32,
+    lse: F32,
+    offsets: U32,
+    dOut: F32,
+    dQ: F32,
+    dK: F32,
+    dV: F32,
+    heads: number,
+    kvHeads: number,
+    headDim: number,
+    scale: number,
+    sequences: number,
+  ): void;
+  attentionCached(
+    q: F32,
+    kCache: F32,
+    vCache: F32,
+    out: F32,
+    positions: U32,
+    sequenceOf: U32,
+    pageTable: U32,
+    heads: number,
+    kvHeads: number,
+    headDim: number,
+    scale: number,
+    pageTableStride: number,
+    rows: number,
+  ): void;
 }
 
 interface ArgumentFault extends Error {

@@ -7,6 +7,9 @@ import { AgentRLError } from "../errors.ts";
 import { addon } from "./addon.ts";
 import type {
   AdamWArgs,
+  AttentionArgs,
+  AttentionBackwardArgs,
+  AttentionCachedArgs,
   Device,
   DType,
   HeadBackwardArgs,
@@ -191,6 +194,88 @@ export class NativeDevice implements Device {
   }
 
   // ---- Normalisation, rotary embedding, attention ----
+
+  rmsNorm(x: Parameters<Device["rmsNorm"]>[0]): void {
+    this.#begin();
+    addon.rmsNorm(f32(x.x), f32(x.weight), f32(x.out), f32(x.invRms), x.rows, x.dim, x.eps);
+  }
+
+  rmsNormBackward(x: Parameters<Device["rmsNormBackward"]>[0]): void {
+    this.#begin();
+    addon.rmsNormBackward(
+      f32(x.x),
+      f32(x.weight),
+      f32(x.invRms),
+      f32(x.dOut),
+      f32(x.dX),
+      f32(x.dWeight),
+      x.rows,
+      x.dim,
+      x.accumulate ?? false,
+    );
+  }
+
+  rope(x: Parameters<Device["rope"]>[0]): void {
+    this.#begin();
+    addon.rope(f32(x.x), f32(x.cosSin), u32(x.positions), x.rows, x.heads, x.headDim, x.inverse ?? false);
+  }
+
+  attention(x: AttentionArgs): void {
+    this.#begin();
+    addon.attention(
+      f32(x.q),
+      f32(x.k),
+      f32(x.v),
+      f32(x.out),
+      f32(x.lse),
+      u32(x.offsets),
+      x.heads,
+      x.kvHeads,
+      x.headDim,
+      x.scale,
+      x.sequences,
+    );
+  }
+
+  attentionBackward(x: AttentionBackwardArgs): void {
+    this.#begin();
+    addon.attentionBackward(
+      f32(x.q),
+      f32(x.k),
+      f32(x.v),
+      f32(x.out),
+      f32(x.lse),
+      u32(x.offsets),
+      f32(x.dOut),
+      f32(x.dQ),
+      f32(x.dK),
+      f32(x.dV),
+      x.heads,
+      x.kvHeads,
+      x.headDim,
+      x.scale,
+      x.sequences,
+    );
+  }
+
+  attentionCached(x: AttentionCachedArgs): void {
+    this.#begin();
+    addon.attentionCached(
+      f32(x.q),
+      f32(x.kCache),
+      f32(x.vCache),
+      f32(x.out),
+      u32(x.positions),
+      u32(x.sequenceOf),
+      u32(x.pageTable),
+      x.heads,
+      x.kvHeads,
+      x.headDim,
+      x.scale,
+      x.pageTableStride,
+      x.rows,
+    );
+  }
 
   // ---- Head and optimizer ----
 
