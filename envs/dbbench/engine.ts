@@ -5,13 +5,18 @@
 import initSqlJs, { type Database, type SqlJsStatic } from "sql.js";
 import { AgentRLError } from "../../src/errors.ts";
 import { tableMd5, tablesMd5 } from "./grade.ts";
-import { costBound, rewrite } from "./mysql.ts";
+import { costBound, rewrite, type Token } from "./mysql.ts";
 import { type Cell, reprRows } from "./repr.ts";
 import type { DbTable } from "./task.ts";
 
 /** Rows that a read's nested loops may visit (some 10 million a second), and rows that a write may make. */
-const READ_COST = 5_000_000;
+const READ_COST = 2_000_000;
 const WRITE_COST = 100_000;
+
+function isWrite(verb: string, tokens: readonly Token[]): boolean {
+  if (verb === "with") return tokens.some(({ word }) => ["insert", "update", "delete", "replace"].includes(word));
+  return verb !== "select" && verb !== "values" && verb !== "(";
+}
 
 /** An option of sql.js that its published types leave out. */
 interface BigIntStatement {
@@ -62,8 +67,11 @@ export class SqlEngine {
 
   #create(): Database {
     const database = new this.#sqlite.Database();
-    // No file outlives the process: a journal in memory still makes a failed statement atomic.
-    database.exec("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY");
+    // No file outlives the process or is shared: exclusive locking saves looking for journals, and a journal in memory
+    // still makes a failed statement atomic.
+    database.exec(
+      "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY",
+    );
     for (const [name, func] of Object.entries(mysqlFunctions)) database.create_function(name, func);
     return database;
   }
@@ -111,7 +119,7 @@ export class SessionDatabase {
     const rewritten = rewrite(sql);
     if ("error" in rewritten) return { ok: false, text: `Error: ${rewritten.error}` };
     if ("empty" in rewritten) return { ok: true, text: "[]" };
-    const writes = rewritten.verb !== "select" && rewritten.verb !== "values" && rewritten.verb !== "with";
+    const writes = isWrite(rewritten.verb, rewritten.tokens);
     const mentions = rewritten.tokens.length === 0 ? 1 : costBound(rewritten.tokens, this.#rowCounts());
     if (mentions > (writes ? WRITE_COST : READ_COST)) {
       return { ok: false, text: "Error: this statement would visit too many rows; join fewer tables" };
@@ -145,7 +153,9 @@ export class SessionDatabase {
     this.#database = undefined;
     if (database === undefined) return;
     try {
-      const [found] = database.exec("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
+      const [found] = database.exec(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+      );
       const [temporary] = database.exec("SELECT name FROM sqlite_temp_master WHERE type = 'table'");
       for (const [name] of [...(temporary?.values ?? []), ...(found?.values ?? [])]) {
         database.exec(`DROP TABLE ${quoteName(String(name))}`);
@@ -197,50 +207,30 @@ function isSqliteError(error: unknown): error is Error {
   return error instanceof Error && "errcode" in error && !FAULTS.has(Number(error.errcode) & 0xff);
 }
 
-type SqlValue = string | number | bigint | null | Uint8Array;
+type SqlValue = string | number | boolean | null | Uint8Array;
 
 /** A function of any number of arguments: SQLite takes -1 for that, and sql.js reads `length`. */
 function variadic(func: (...args: SqlValue[]) => SqlValue): (...args: SqlValue[]) => SqlValue {
   return Object.defineProperty(func, "length", { value: -1 });
 }
 
-/** MySQL functions that SQLite lacks or defines otherwise. */
+/** MySQL functions that SQLite lacks or defines otherwise. sql.js makes a number a float and a boolean an integer. */
 const mysqlFunctions: Record<string, (...args: never[]) => SqlValue> = {
   concat: variadic((...args) => (args.includes(null) ? null : args.join(""))),
-  char_length: (text: SqlValue) => (text === null ? null : [...String(text)].length),
   left: (text: SqlValue, count: SqlValue) => (text === null ? null : String(text).slice(0, Math.max(0, Number(count)))),
   right: (text: SqlValue, count: SqlValue) =>
     text === null ? null : Number(count) <= 0 ? "" : String(text).slice(-Number(count)),
-  locate: (needle: SqlValue, text: SqlValue) =>
-    needle === null || text === null ? null : String(text).toLowerCase().indexOf(String(needle).toLowerCase()) + 1,
   substring_index: (text: SqlValue, separator: SqlValue, count: SqlValue) => {
     if (text === null || separator === null || count === null) return null;
     const parts = String(text).split(String(separator));
     return (Number(count) >= 0 ? parts.slice(0, Number(count)) : parts.slice(Number(count))).join(String(separator));
   },
-  greatest: variadic((...args) => extreme(args, (order) => order > 0)),
-  least: variadic((...args) => extreme(args, (order) => order < 0)),
   regexp: (pattern: SqlValue, text: SqlValue) =>
     pattern === null || text === null ? null : matchRegexp(String(pattern), String(text)),
 };
 
-function extreme(values: SqlValue[], better: (order: number) => boolean): SqlValue {
-  if (values.length === 0 || values.includes(null)) return null;
-  return values.reduce((best, value) => (better(compare(value, best)) ? value : best));
-}
-
-function compare(a: SqlValue, b: SqlValue): number {
-  const [x, y] = [Number(a), Number(b)];
-  if (!Number.isNaN(x) && !Number.isNaN(y)) return x - y;
-  return String(a).toLowerCase() < String(b).toLowerCase()
-    ? -1
-    : String(a).toLowerCase() > String(b).toLowerCase()
-      ? 1
-      : 0;
-}
-
 /** MySQL's REGEXP ignores case. Repeated groups are refused: JavaScript could backtrack for ever on them. */
-function matchRegexp(pattern: string, text: string): number {
+function matchRegexp(pattern: string, text: string): boolean {
   if (/\)[+*{]/.test(pattern)) throw new Error("repeated groups in a regular expression are not supported here");
-  return new RegExp(pattern, "iu").test(text) ? 1 : 0;
+  return new RegExp(pattern, "iu").test(text);
 }

@@ -76,7 +76,7 @@ const WORDS =
 
 function plainToken(text: string, before: Token | undefined): Token {
   const word = text.toLowerCase();
-  if (/^[.\d]/.test(text)) {
+  if (/^\.?\d/.test(text)) {
     const isNumber = /^(?:0[xX][0-9a-fA-F]+|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)$/.test(text);
     return isNumber ? { kind: "number", text, word } : { kind: "name", text: `\`${text}\``, word };
   }
@@ -86,6 +86,13 @@ function plainToken(text: string, before: Token | undefined): Token {
 }
 
 const WORD_MAP: Record<string, string> = { rlike: "REGEXP", div: "/", xor: "<>" };
+/** Words that are functions only before a parenthesis. */
+const CALL_MAP: Record<string, string> = {
+  greatest: "max",
+  least: "min",
+  char_length: "length",
+  character_length: "length",
+};
 const OPERATOR_MAP: Record<string, string> = { "||": "OR", "&&": "AND", "<=>": "IS" };
 
 function operatorAt(sql: string, at: number): string {
@@ -140,8 +147,10 @@ export function rewrite(sql: string): Rewritten {
     return { sql: `DELETE FROM ${table.text}`, verb: "delete", tokens };
   }
   if (!ALLOWED.has(verb) && first.text !== "(") return { error: `${first.text} statements are not supported here` };
-  if (verb === "create" && !["table", "temporary", "index", "unique"].includes(tokens[1]?.word ?? "")) {
-    return { error: `CREATE ${tokens[1]?.text ?? ""} is not supported here` };
+  // Views and triggers would hide what a later statement costs.
+  const made = tokens[1]?.word === "temporary" ? tokens[2] : tokens[1];
+  if (verb === "create" && !["table", "index", "unique"].includes(made?.word ?? "")) {
+    return { error: `CREATE ${made?.text ?? ""} is not supported here` };
   }
   return { sql: join(tokens, verb), verb, tokens };
 }
@@ -162,31 +171,57 @@ function show(verb: string, tokens: Token[]): string | undefined {
 function join(tokens: Token[], verb: string): string {
   const parts = tokens.map((token) => token.text);
   if (verb === "insert" && tokens[1]?.word === "ignore") parts[1] = "OR IGNORE";
+  // GROUP_CONCAT(x SEPARATOR '; ') has a comma in SQLite.
+  for (const [at, { word }] of tokens.entries()) {
+    if (word === "separator" && tokens[at + 1]?.kind === "string") parts[at] = ",";
+    if (tokens[at + 1]?.text === "(") parts[at] = CALL_MAP[word] ?? parts[at]!;
+  }
   return parts.join(" ");
 }
 
 /**
- * An upper bound on the rows that nested loops over the statement's tables can visit: the product over all mentions. The
- * engine cannot be interrupted, so a statement that could run for minutes must be refused before it starts.
+ * An upper bound on the rows that nested loops over the statement's tables can visit: the product over all mentions, where
+ * a common table expression counts as its own bound. The engine cannot be interrupted, so a statement that could run for
+ * minutes must be refused before it starts.
  */
 export function costBound(tokens: readonly Token[], rowsOf: (table: string) => number | undefined): number {
   const common = new Map<string, number>();
+  const sizeOf = (table: string) => common.get(table) ?? rowsOf(table);
   let cost = 1;
-  for (let at = 0; at < tokens.length; at++) {
-    const token = tokens[at]!;
+  let at = 0;
+  for (const { name, start, end } of commonTables(tokens)) {
+    cost *= product(tokens.slice(at, start), sizeOf);
+    common.set(name, costBound(tokens.slice(start, end), sizeOf));
+    at = end;
+  }
+  return cost * product(tokens.slice(at), sizeOf);
+}
+
+function product(tokens: readonly Token[], sizeOf: (table: string) => number | undefined): number {
+  let cost = 1;
+  for (const [at, token] of tokens.entries()) {
     if (token.kind === "operator" || token.kind === "number") continue;
-    const body = tokens[at + 1]?.word === "as" && tokens[at + 2]?.text === "(" ? closing(tokens, at + 2) : undefined;
-    if (body !== undefined && tokens[0]?.word === "with") {
-      const inner = costBound(tokens.slice(at + 3, body), (table) => common.get(table) ?? rowsOf(table));
-      common.set(token.word.toLowerCase(), inner);
-      at = body;
-      continue;
-    }
     // `t.column` mentions a column, not the table once more.
-    if (tokens[at + 1]?.text === ".") continue;
-    cost *= Math.max(1, common.get(token.word.toLowerCase()) ?? rowsOf(token.word.toLowerCase()) ?? 1);
+    if (tokens[at + 1]?.text !== ".") cost *= Math.max(1, sizeOf(token.word.toLowerCase()) ?? 1);
   }
   return cost;
+}
+
+/** The bodies of `WITH name [(columns)] AS [[NOT] MATERIALIZED] (body), …`, outermost ones only. */
+function* commonTables(tokens: readonly Token[]): Generator<{ name: string; start: number; end: number }> {
+  if (!tokens.some((token) => token.word === "with")) return;
+  for (let at = 1; at < tokens.length; at++) {
+    if (tokens[at]!.word !== "as") continue;
+    let open = at + 1;
+    while (["not", "materialized"].includes(tokens[open]?.word ?? "")) open++;
+    const end = tokens[open]?.text === "(" ? closing(tokens, open) : undefined;
+    if (end === undefined) continue;
+    let named = at - 1;
+    if (tokens[named]!.text === ")") while (named > 0 && tokens[named]!.text !== "(") named--;
+    if (named < at - 1) named--;
+    yield { name: tokens[Math.max(0, named)]!.word.toLowerCase(), start: open + 1, end };
+    at = end;
+  }
 }
 
 function closing(tokens: readonly Token[], open: number): number | undefined {

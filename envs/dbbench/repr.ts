@@ -51,7 +51,8 @@ export function reprCell(cell: Cell): string {
   if (typeof cell === "string") return reprString(cell);
   if (typeof cell === "bigint") return cell.toString();
   if (typeof cell === "number") return reprFloat(cell);
-  return `b${reprString(Buffer.from(cell).toString("latin1"))}`;
+  const ascii = (text: string) => text.replace(/[\x80-\xff]/g, (byte) => `\\x${byte.charCodeAt(0).toString(16)}`);
+  return `b${ascii(reprString(Buffer.from(cell).toString("latin1")))}`;
 }
 
 export function reprRow(row: readonly Cell[]): string {

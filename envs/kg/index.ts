@@ -106,8 +106,9 @@ export class KgSession extends ToolSession {
 
   #carryOut(name: string, args: Record<string, string>): string {
     if (name === "intersection") return this.#intersect(args.variable1!, args.variable2!);
-    const key = normalize(args.variable!);
-    const of = this.#resolve(key);
+    const of =
+      name === "get_relations" || name === "get_neighbors" ? this.#resolve(args.variable!) : this.#set(args.variable!);
+    const { key } = of;
     if (of.type === COUNT_TYPE) throw new CallError("a number has no relations, attributes or members");
     switch (name) {
       case "get_relations": {
@@ -143,7 +144,7 @@ export class KgSession extends ToolSession {
   }
 
   #intersect(first: string, second: string): string {
-    const [left, right] = [this.#resolve(normalize(first)), this.#resolve(normalize(second))];
+    const [left, right] = [this.#set(first), this.#set(second)];
     const program: Program = { op: "and", left: left.program, right: right.program };
     // In Freebase an entity has many types: two sets of different types are at odds only if they share no member.
     if (left.type !== right.type && evaluate(this.#graph, program).size === 0) {
@@ -158,17 +159,24 @@ export class KgSession extends ToolSession {
     return made.type === COUNT_TYPE ? `${name}, which is a number` : `${name}, which are instances of ${made.type}`;
   }
 
-  /** A variable by number, or one of the question's entities by name. */
-  #resolve(text: string): Variable {
-    if (text.startsWith("#")) {
-      const found = /^#\d+$/.test(text) ? this.variables[Number(text.slice(1))] : undefined;
-      if (found === undefined) throw new CallError(`there is no variable ${text}`);
-      return found;
+  /** One of the question's entities by name, or a variable by number. */
+  #resolve(text: string): Variable & { key: string } {
+    const name = [text, text.trim()].find((candidate) => Object.hasOwn(this.task.entities, candidate));
+    if (name !== undefined) return { key: name, program: { op: "entity", id: this.task.entities[name]! }, type: "" };
+    const key = text.trim().replace(/^variable #/i, "#");
+    if (!key.startsWith("#")) {
+      throw new CallError(`${key || "an empty name"} is neither an entity of the question nor a variable`);
     }
-    const id = Object.hasOwn(this.task.entities, text) ? this.task.entities[text] : undefined;
-    if (id === undefined)
-      throw new CallError(`${text || "an empty name"} is neither an entity of the question nor a variable`);
-    return { program: { op: "entity", id }, type: "" };
+    const found = /^#\d+$/.test(key) ? this.variables[Number(key.slice(1))] : undefined;
+    if (found === undefined) throw new CallError(`there is no variable ${key}`);
+    return { key, ...found };
+  }
+
+  /** A variable that an earlier call made. */
+  #set(text: string): Variable & { key: string } {
+    const found = this.#resolve(text);
+    if (found.program.op === "entity") throw new CallError(`${found.key} is an entity, not a variable`);
+    return found;
   }
 
   #members({ program }: Variable): Set<string> {
@@ -180,10 +188,6 @@ export class KgSession extends ToolSession {
     const gold = new Set(this.task.answer);
     return new Set(topics(program).filter((id) => !gold.has(id)));
   }
-}
-
-function normalize(text: string): string {
-  return text.trim().replace(/^[Vv]ariable #/, "#");
 }
 
 function list(names: Set<string>): string {
