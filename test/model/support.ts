@@ -103,13 +103,13 @@ export const anyConfig: fc.Arbitrary<ModelConfig> = fc
     layers: fc.integer({ min: 1, max: 3 }),
     kvHeads: fc.integer({ min: 1, max: 2 }),
     group: fc.integer({ min: 1, max: 3 }),
-    halfHeadDim: fc.integer({ min: 1, max: 12 }),
+    eighths: fc.integer({ min: 1, max: 5 }),
     tieWordEmbeddings: fc.boolean(),
   })
-  .map(({ group, halfHeadDim, ...rest }) => ({
+  .map(({ group, eighths, ...rest }) => ({
     ...rest,
     heads: rest.kvHeads * group,
-    headDim: 2 * halfHeadDim,
+    headDim: 8 * eighths,
     ropeTheta: 10000,
     rmsNormEps: 1e-5,
     maxPositions: 256,
