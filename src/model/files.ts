@@ -9,14 +9,8 @@ import { AgentRLError } from "../errors.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
 import { type Json, Tokenizer } from "../text/tokenizer.ts";
 import { formatModelConfig, type ModelConfig, readModelConfig } from "./config.ts";
-import {
-  openSafetensors,
-  type SafetensorsReader,
-  type Tensor,
-  writeDurably,
-  writeFully,
-  writeSafetensors,
-} from "./safetensors.ts";
+import { writeDurably, writeFully } from "./durable.ts";
+import { openSafetensors, type SafetensorsReader, type Tensor, writeSafetensors } from "./safetensors.ts";
 
 export interface ModelText {
   /** `eosTokenIds` are those of config.json and generation_config.json together. */

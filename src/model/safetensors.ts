@@ -4,14 +4,17 @@
  * at once and reads a tensor only when asked, so that a model needs its weights in memory once and not twice. Calls are
  * synchronous: loading and checkpointing happen where nothing else can go on in the process.
  */
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from "node:fs";
-import path from "node:path";
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { AgentRLError } from "../errors.ts";
-
-export interface TensorInfo {
-  dtype: string;
-  shape: number[];
-}
+import { writeDurably, writeFully } from "./durable.ts";
+import {
+  bytesPerElement,
+  type Header,
+  malformed,
+  parseHeader,
+  type TensorEntry,
+  type TensorInfo,
+} from "./safetensors-header.ts";
 
 export interface Tensor {
   shape: number[];
@@ -19,52 +22,20 @@ export interface Tensor {
   data: Float32Array;
 }
 
-/** Bytes an element, for every dtype of the format. Only F32, F16 and BF16 can be read as numbers here. */
-const bytesPerElement: Record<string, number> = {
-  BOOL: 1,
-  U8: 1,
-  I8: 1,
-  F8_E4M3: 1,
-  F8_E5M2: 1,
-  F8_E8M0: 1,
-  U16: 2,
-  I16: 2,
-  F16: 2,
-  BF16: 2,
-  U32: 4,
-  I32: 4,
-  F32: 4,
-  U64: 8,
-  I64: 8,
-  F64: 8,
-  C64: 8,
-};
-
 /** The reference implementation's bound on the header. */
 const maxHeaderBytes = 100_000_000;
+/** Half-precision tensors are converted in pieces of this size. */
 const chunkBytes = 1 << 22;
-const fetchAgain = "Fetch or export the file again; compare its size and checksum with the source's.";
-
-interface Entry extends TensorInfo {
-  /** Byte offsets into the data section. */
-  start: number;
-  end: number;
-}
 
 export class SafetensorsReader {
   readonly file: string;
   /** The header's free-form string map. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly #descriptor: number;
-  readonly #entries: Map<string, Entry>;
+  readonly #entries: ReadonlyMap<string, TensorEntry>;
   readonly #dataStart: number;
 
-  private constructor(
-    file: string,
-    descriptor: number,
-    header: { entries: Map<string, Entry>; metadata: Record<string, string> },
-    dataStart: number,
-  ) {
+  private constructor(file: string, descriptor: number, header: Header, dataStart: number) {
     this.file = file;
     this.#descriptor = descriptor;
     this.#entries = header.entries;
@@ -160,7 +131,7 @@ export class SafetensorsReader {
     closeSync(this.#descriptor);
   }
 
-  #fill(name: string, entry: Entry, target: Uint8Array, skip: number): void {
+  #fill(name: string, entry: TensorEntry, target: Uint8Array, skip: number): void {
     const got = readFully(this.#descriptor, target, this.#dataStart + entry.start + skip);
     if (got < target.length) {
       throw malformed(this.file, `ends inside tensor "${name}"`, `${got} bytes`, `${target.length} bytes`);
@@ -215,166 +186,6 @@ export function writeSafetensors(
   });
 }
 
-let temporaryFiles = 0;
-
-/**
- * Writes to a file beside `file`, syncs it, and renames it over `file`: a reader sees the old or the new, whole.
- * @throws AgentRLError DISK
- */
-export function writeDurably(file: string, write: (descriptor: number) => void): void {
-  const temporary = `${file}.${process.pid}-${temporaryFiles++}.tmp`;
-  try {
-    withDescriptor(temporary, "wx", (descriptor) => {
-      write(descriptor);
-      fsyncSync(descriptor);
-    });
-    renameSync(temporary, file);
-    // The rename itself is durable only once the folder is.
-    withDescriptor(path.dirname(path.resolve(file)), "r", fsyncSync);
-  } catch (cause) {
-    rmSync(temporary, { force: true });
-    const { code, message } = cause as NodeJS.ErrnoException;
-    if (cause instanceof AgentRLError || code === undefined) throw cause;
-    throw new AgentRLError("DISK", "A file cannot be written.", {
-      where: file,
-      got: message,
-      expected: "a writable folder with enough free space",
-      hint: code === "ENOSPC" ? "Free some space on the disk." : "Check the path and its permissions.",
-      cause,
-    });
-  }
-}
-
-/** Writes all of `bytes` at the file's current position. */
-export function writeFully(descriptor: number, bytes: Uint8Array): void {
-  for (let done = 0; done < bytes.length; ) {
-    done += writeSync(descriptor, bytes, done, Math.min(bytes.length - done, 1 << 30));
-  }
-}
-
-function withDescriptor(file: string, flags: string, use: (descriptor: number) => void): void {
-  const descriptor = openSync(file, flags);
-  try {
-    use(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function malformed(file: string, what: string, got: string, expected: string): AgentRLError {
-  return new AgentRLError("MODEL_FILE", `The safetensors file ${what}.`, {
-    where: file,
-    got,
-    expected,
-    hint: fetchAgain,
-  });
-}
-
-function parseHeader(
-  file: string,
-  raw: Uint8Array,
-  dataBytes: number,
-): { entries: Map<string, Entry>; metadata: Record<string, string> } {
-  let header: unknown;
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(raw);
-    header = JSON.parse(text);
-  } catch (cause) {
-    throw new AgentRLError("MODEL_FILE", "The safetensors file has a corrupt header.", {
-      where: file,
-      got: (cause as Error).message,
-      expected: "a JSON object in UTF-8",
-      hint: fetchAgain,
-      cause,
-    });
-  }
-  if (!isRecord(header)) {
-    throw malformed(file, "has a corrupt header", JSON.stringify(header).slice(0, 100), "a JSON object");
-  }
-  const duplicate = findDuplicateKey(text);
-  if (duplicate !== undefined) {
-    throw malformed(file, `names "${duplicate}" twice`, `two entries "${duplicate}"`, "unique names");
-  }
-
-  const entries: [string, Entry][] = [];
-  let metadata: Record<string, string> = {};
-  for (const [name, value] of Object.entries(header)) {
-    if (name === "__metadata__") {
-      if (!isRecord(value) || !Object.values(value).every((item) => typeof item === "string")) {
-        throw malformed(file, "has corrupt metadata", JSON.stringify(value).slice(0, 100), "a map of strings");
-      }
-      metadata = value as Record<string, string>;
-      continue;
-    }
-    entries.push([name, parseEntry(file, name, value)]);
-  }
-
-  // The format allows neither holes nor overlaps: the tensors cover the data section exactly.
-  entries.sort(([, a], [, b]) => a.start - b.start || a.end - b.end);
-  let covered = 0;
-  for (const [name, { start, end }] of entries) {
-    if (end > dataBytes) {
-      throw malformed(
-        file,
-        `is truncated, or tensor "${name}" lies outside it`,
-        `offsets [${start}, ${end}] with ${dataBytes} bytes of data`,
-        `offsets within [0, ${dataBytes}]`,
-      );
-    }
-    if (start !== covered) {
-      throw malformed(
-        file,
-        `has tensor "${name}" ${start < covered ? "overlapping another" : "after a hole"}`,
-        `data_offsets [${start}, ${end}]`,
-        `data_offsets that start at ${covered}`,
-      );
-    }
-    covered = end;
-  }
-  if (covered !== dataBytes) {
-    throw malformed(file, "does not end at its last tensor", `${dataBytes} bytes of data`, `${covered} bytes of data`);
-  }
-  return { entries: new Map(entries), metadata };
-}
-
-function parseEntry(file: string, name: string, value: unknown): Entry {
-  const bad = (what: string, got: unknown, expected: string): AgentRLError =>
-    malformed(file, `has tensor "${name}" with ${what}`, JSON.stringify(got) ?? "nothing", expected);
-  if (!isRecord(value)) throw bad("a malformed entry", value, "{dtype, shape, data_offsets}");
-  const { dtype, shape, data_offsets: offsets } = value;
-  if (typeof dtype !== "string" || !Object.hasOwn(bytesPerElement, dtype)) {
-    throw bad("an unknown dtype", dtype, `one of ${Object.keys(bytesPerElement).join(", ")}`);
-  }
-  if (!Array.isArray(shape) || !shape.every(isSize)) throw bad("a malformed shape", shape, "a list of sizes");
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isSize)) {
-    throw bad("malformed data_offsets", offsets, "[start, end]");
-  }
-  const [start, end] = offsets as [number, number];
-  const bytes = shape.reduce((a: number, b: number) => a * b, bytesPerElement[dtype]!);
-  if (end - start !== bytes) {
-    throw bad("a size that is not its shape's", end - start, `${bytes} bytes for ${dtype} [${shape.join(", ")}]`);
-  }
-  return { dtype, shape: shape as number[], start, end };
-}
-
-/** JSON.parse keeps the last of two equal keys in silence; here that would be a wrong tensor. `json` is valid JSON. */
-function findDuplicateKey(json: string): string | undefined {
-  const scopes: Set<string>[] = [];
-  let last = "";
-  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[{}:]/g)) {
-    if (token === "{") scopes.push(new Set());
-    else if (token === "}") scopes.pop();
-    else if (token === ":") {
-      const key = JSON.parse(last) as string;
-      const scope = scopes.at(-1)!;
-      if (scope.has(key)) return key;
-      scope.add(key);
-    } else last = token;
-  }
-  return undefined;
-}
-
 /** Number of bytes read: fewer than asked for only at the end of the file. */
 function readFully(descriptor: number, target: Uint8Array, position: number): number {
   let done = 0;
@@ -408,12 +219,4 @@ function float16ToFloat32(from: Uint16Array, to: Float32Array): void {
           : (1024 + mantissa) * 2 ** (exponent - 25);
     to[i] = half & 0x8000 ? -magnitude : magnitude;
   }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function isSize(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
 }

@@ -3,22 +3,21 @@
  * different calls. `encodeText` never yields a control token, whatever the text says, so neither an environment nor a
  * table row can end a turn or speak in another role; only `encodeMarkup` reads `<|end|>` as a token.
  */
-import { readFileSync } from "node:fs";
 import path from "node:path";
 import { Tokenizer as HfTokenizer } from "@huggingface/tokenizers";
 import { AgentRLError } from "../errors.ts";
 import { fromByteLevel } from "./byte-level.ts";
+import {
+  type AddedToken,
+  isByteLevel,
+  type Json,
+  readAddedTokens,
+  readJson,
+  requireBpe,
+  withoutTokens,
+} from "./tokenizer-json.ts";
 
-export type Json = Record<string, unknown>;
-
-interface AddedToken {
-  id: number;
-  content: string;
-  special: boolean;
-  singleWord: boolean;
-  lstrip: boolean;
-  rstrip: boolean;
-}
+export type { Json };
 
 /** Keeps content inside markup from forming control tokens. See Tokenizer.guard. */
 export interface Guard {
@@ -273,84 +272,6 @@ export class StreamDecoder {
   }
 }
 
-function readJson(file: string, required: boolean): Json | undefined {
-  let text: string;
-  try {
-    text = readFileSync(file, "utf8");
-  } catch (cause) {
-    if (!required && (cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw new AgentRLError("TOKENIZER", "A tokenizer file cannot be read.", {
-      where: file,
-      got: (cause as Error).message,
-      expected: "a readable file",
-      hint: "Check that the model folder is complete: tokenizer.json, tokenizer_config.json.",
-      cause,
-    });
-  }
-  try {
-    const json: unknown = JSON.parse(text);
-    if (typeof json === "object" && json !== null && !Array.isArray(json)) return json as Json;
-    throw new SyntaxError("not an object");
-  } catch (cause) {
-    throw new AgentRLError("TOKENIZER", "A tokenizer file is not a JSON object.", {
-      where: file,
-      got: (cause as Error).message,
-      expected: "one JSON object",
-      hint: "Fetch the file again: it is truncated or was edited by hand.",
-      cause,
-    });
-  }
-}
-
-function readAddedTokens(json: Json, where: string): AddedToken[] {
-  const list = json.added_tokens ?? [];
-  const valid =
-    Array.isArray(list) &&
-    list.every((entry: Json) => typeof entry?.content === "string" && entry.content !== "" && isId(entry.id));
-  if (!valid) {
-    throw new AgentRLError("TOKENIZER", "tokenizer.json has malformed added_tokens.", {
-      where,
-      got: list,
-      expected: "a list of {id, content, special, ...}",
-      hint: "Use the tokenizer.json that came with the model.",
-    });
-  }
-  return (list as Json[]).map((entry) => ({
-    id: entry.id as number,
-    content: entry.content as string,
-    special: entry.special === true,
-    singleWord: entry.single_word === true,
-    lstrip: entry.lstrip === true,
-    rstrip: entry.rstrip === true,
-  }));
-}
-
-function isId(value: unknown): boolean {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
-}
-
-function requireBpe(json: Json, where: string): void {
-  const model = json.model as Json | undefined;
-  const hint = "Use a model with a byte-level BPE tokenizer, as those of Llama 3, SmolLM or models/tiny.";
-  if (model?.type !== "BPE" || typeof model.vocab !== "object" || model.vocab === null) {
-    throw new AgentRLError("TOKENIZER", "tokenizer.json holds no BPE model.", {
-      where: `${where}: model.type`,
-      got: model?.type,
-      expected: '"BPE" with a vocab',
-      hint,
-    });
-  }
-  // Text is encoded in stretches between control tokens; this scheme makes a stretch depend on what precedes it.
-  if (JSON.stringify(json.pre_tokenizer ?? null).includes('"prepend_scheme":"first"')) {
-    throw new AgentRLError("TOKENIZER", "tokenizer.json has a pre-tokenizer that is not supported.", {
-      where: `${where}: pre_tokenizer.prepend_scheme`,
-      got: "first",
-      expected: '"always" or "never"',
-      hint,
-    });
-  }
-}
-
 /** One group a token; longest first makes the alternation leftmost-longest, as in Hugging Face tokenizers. */
 function markupPattern(tokens: readonly AddedToken[]): RegExp {
   const sources = tokens.map(({ content, singleWord, lstrip, rstrip }) => {
@@ -363,36 +284,6 @@ function markupPattern(tokens: readonly AddedToken[]): RegExp {
 
 function escapeRegExp(literal: string): string {
   return literal.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-}
-
-/**
- * tokenizer.json of the same tokenizer without the tokens: not as added tokens, and not as vocabulary entries that
- * merges could reach either.
- */
-function withoutTokens(json: Json, tokens: ReadonlySet<string>): Json {
-  const added = ((json.added_tokens ?? []) as Json[]).filter((entry) => !tokens.has(entry.content as string));
-  const model = json.model as Json;
-  const { vocab, merges, unk_token: unknown } = model as { vocab: Json; merges: unknown; unk_token?: string | null };
-  const removed = (token: string) => tokens.has(token);
-  return {
-    ...json,
-    added_tokens: added,
-    model: {
-      ...model,
-      vocab: Object.fromEntries(Object.entries(vocab).filter(([token]) => !removed(token) || token === unknown)),
-      merges: ((merges ?? []) as (string | [string, string])[]).filter((merge) => {
-        const [left, right] = typeof merge === "string" ? (merge.split(" ", 2) as [string, string]) : merge;
-        return !removed(left) && !removed(right) && !removed(left + right);
-      }),
-    },
-  };
-}
-
-function isByteLevel(decoder: unknown): boolean {
-  if (typeof decoder !== "object" || decoder === null) return false;
-  const { type, decoders } = decoder as { type?: string; decoders?: unknown[] };
-  if (type === "Sequence") return decoders?.length === 1 && isByteLevel(decoders[0]);
-  return type === "ByteLevel";
 }
 
 function concatenate(parts: readonly ArrayLike<number>[]): Uint32Array {
