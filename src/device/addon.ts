@@ -212,7 +212,8 @@ function guarded<Args extends unknown[], Result>(fn: (...args: Args) => Result):
   };
 }
 
-const addonPath = fileURLToPath(new URL("../../build/Release/agentrl.node", import.meta.url));
+/** Where the build puts the addon. */
+export const addonPath = fileURLToPath(new URL("../../build/Release/agentrl.node", import.meta.url));
 
 /** Everything that the addon exports, untyped; parts of it are typed where they are used. */
 export function loadAddon(): Record<string, unknown> {
@@ -234,7 +235,17 @@ function loadCpu(): CpuAddon {
     name,
     typeof value === "function" && /^[a-z]/.test(name) ? guarded(value as (...args: unknown[]) => unknown) : value,
   ]);
-  return Object.fromEntries(functions) as CpuAddon;
+  const cpu = Object.fromEntries(functions) as CpuAddon;
+  const wanted = process.env.AGENTRL_SIMD;
+  if (wanted !== undefined && wanted !== "" && !cpu.simdLevels().includes(wanted)) {
+    throw new AgentRLError("NATIVE_ADDON", "AGENTRL_SIMD names an instruction set that this build or machine lacks", {
+      where: "environment variable AGENTRL_SIMD",
+      got: wanted,
+      expected: `one of ${cpu.simdLevels().join(", ")}`,
+      hint: "unset it to take the best that there is",
+    });
+  }
+  return cpu;
 }
 
 /** The CPU operators. */

@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { addon } from "../../src/device/addon.ts";
 import { NativeDevice, type NativeTensor } from "../../src/device/native.ts";
@@ -78,14 +78,14 @@ describe("settings of the native device", () => {
     for (const threads of [0, 1.5, 1000]) expect(() => new NativeDevice({ threads })).toThrow(/1 to 256/);
   });
 
-  it("takes the instruction set that AGENTRL_SIMD names", () => {
+  it("takes the instruction set that AGENTRL_SIMD names, and no other name", () => {
     const program = `import { addon } from "./src/device/addon.ts"; process.stdout.write(addon.simd());`;
-    for (const simd of addon.simdLevels()) {
-      const out = execFileSync(process.execPath, ["--import", "tsx", "--input-type=module", "-e", program], {
-        env: { ...process.env, AGENTRL_SIMD: simd },
+    const simdUnder = (AGENTRL_SIMD: string) =>
+      spawnSync(process.execPath, ["--import", "tsx", "--input-type=module", "-e", program], {
+        env: { ...process.env, AGENTRL_SIMD },
         encoding: "utf8",
       });
-      expect(out).toBe(simd);
-    }
+    for (const simd of addon.simdLevels()) expect(simdUnder(simd).stdout).toBe(simd);
+    expect(simdUnder("mmx").stderr).toMatch(/AGENTRL_SIMD names an instruction set[\s\S]*got: +mmx[\s\S]*plain/);
   });
 });
