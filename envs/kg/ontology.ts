@@ -24,6 +24,7 @@ const LITERALS = new Set([
 
 export class Ontology {
   readonly #roles = new Map<string, Role>();
+  /** By type (`film.film`) and by its first part (`film`). */
   readonly #byDomain = new Map<string, Role[]>();
   readonly #inverse = new Map<string, string>();
 
@@ -45,9 +46,11 @@ export class Ontology {
 
   #addRole(role: Role): void {
     this.#roles.set(role.relation, role);
-    const siblings = this.#byDomain.get(role.domain);
-    if (siblings === undefined) this.#byDomain.set(role.domain, [role]);
-    else siblings.push(role);
+    for (const domain of [role.domain, firstPart(role.domain)]) {
+      const siblings = this.#byDomain.get(domain);
+      if (siblings === undefined) this.#byDomain.set(domain, [role]);
+      else siblings.push(role);
+    }
   }
 
   /** A relation's role; for an unknown one the type that its name says it leaves, and the most general range. */
@@ -67,17 +70,26 @@ export class Ontology {
 
   /** Other relations of the same type that lead to entities. */
   relationsLike(relation: string): Role[] {
-    return this.#like(relation).filter((role) => !LITERALS.has(role.range));
+    return this.#others(this.role(relation).domain, relation).filter((role) => !LITERALS.has(role.range));
+  }
+
+  /** Other relations of the same first part (`film`): a wider field where a type has few relations of its own. */
+  relationsAround(relation: string): Role[] {
+    return this.#others(firstPart(this.role(relation).domain), relation).filter((role) => !LITERALS.has(role.range));
   }
 
   /** Other numerical attributes of the same type. */
   attributesLike(attribute: string): Role[] {
-    return this.#like(attribute).filter((role) => NUMBERS.has(role.range));
+    return this.#others(this.role(attribute).domain, attribute).filter((role) => NUMBERS.has(role.range));
   }
 
-  #like(relation: string): Role[] {
-    return (this.#byDomain.get(this.role(relation).domain) ?? []).filter((role) => role.relation !== relation);
+  #others(domain: string, relation: string): Role[] {
+    return (this.#byDomain.get(domain) ?? []).filter((role) => role.relation !== relation);
   }
+}
+
+function firstPart(domain: string): string {
+  return domain.split(".")[0]!;
 }
 
 function readGzip(path: string): string {

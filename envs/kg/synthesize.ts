@@ -6,7 +6,7 @@
  */
 import { Rng } from "../../src/env/rng.ts";
 import { evaluate, type Program, type Triple, TripleIndex } from "./graph.ts";
-import type { Ontology } from "./ontology.ts";
+import type { Ontology, Role } from "./ontology.ts";
 import { programsOf } from "./program.ts";
 import type { KgAction, KgTask } from "./task.ts";
 
@@ -109,8 +109,11 @@ class Synthesis {
     }
     for (const [subject, relations] of starts) {
       for (const relation of relations) {
-        const like = this.#ontology.relationsLike(relation).filter((role) => !used.has(role.relation));
-        for (const role of this.#rng.sample(like, DISTRACTOR_RELATIONS)) {
+        const unused = (roles: Role[]) => roles.filter((role) => !used.has(role.relation));
+        const like = this.#rng.sample(unused(this.#ontology.relationsLike(relation)), DISTRACTOR_RELATIONS);
+        const missing = DISTRACTOR_RELATIONS - like.length;
+        const around = missing > 0 ? this.#rng.sample(unused(this.#ontology.relationsAround(relation)), missing) : [];
+        for (const role of new Set([...like, ...around])) {
           for (const node of this.#nodes(this.#rng.between(1, DISTRACTOR_MEMBERS)))
             this.#edge(subject, role.relation, node);
         }

@@ -13,7 +13,7 @@ import { runScripted } from "../../../src/cli/eval-scripted.ts";
 import type { ToolCall } from "../../../src/env/environment.ts";
 import { canonicalJson } from "../../../src/env/split-hash.ts";
 import { TaskSource } from "../../../src/env/task-source.ts";
-import { dataFile } from "../../env/support.ts";
+import { dataFile, sessionCost } from "../../env/support.ts";
 
 const env = createDbbench({ prompt: "brief" });
 afterAll(() => env.close());
@@ -34,6 +34,8 @@ describe("generated tasks", () => {
     expect(env.split("train")).toMatchObject({ name: "train", indices: { length: 4000 } });
     expect(env.split("eval")).toMatchObject({ name: "eval", indices: { length: 200 } });
     expect(() => env.split("dev")).toThrow(/no split[\s\S]*train, eval/);
+    for (const index of [-1, 200, 0.5, Number.NaN]) expect(() => env.expert!("eval", index, 0)).toThrow(/0 to 199/);
+    for (const name of ["toString", "data"]) expect(() => env.split(name)).toThrow(/no split/);
   });
 
   test("a task is a pure function of split and index", () => {
@@ -268,18 +270,9 @@ describe("a session", () => {
   });
 
   test("cost of a session (printed)", async () => {
-    const run = async (from: number, count: number) => {
-      const begin = performance.now();
-      for (let index = from; index < from + count; index++) {
-        const session = await env.start("train", index, 0);
-        const expert = env.expert!("train", index, 0);
-        while (!(await session.step(expert.act([]))).done);
-        await session.close();
-      }
-      return (performance.now() - begin) / count;
-    };
-    await run(0, 200);
-    console.log(`dbbench: ${(await run(200, 1000)).toFixed(2)} ms a session (generate, start, two turns, close)`);
+    console.log(
+      `dbbench: ${(await sessionCost(env)).toFixed(2)} ms of CPU a session (generate, start, two turns, close)`,
+    );
   });
 });
 
