@@ -1,6 +1,6 @@
 /** `agentrl eval`: plays a scripted policy or a model on an environment's tasks and reports how often it succeeds. */
 
-import { runScripted } from "../cli/eval-scripted.ts";
+import { runScripted } from "../env/scripted.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { EvalReport } from "../env/report.ts";
 import { Engine } from "../generate/engine.ts";

@@ -9,7 +9,7 @@ import { createKg, kgTasks } from "../../../envs/kg/index.ts";
 import { loadSamples } from "../../../envs/kg/load.ts";
 import { programsOf } from "../../../envs/kg/program.ts";
 import { type KgTask, promptMessages } from "../../../envs/kg/task.ts";
-import { runScripted } from "../../../src/cli/eval-scripted.ts";
+import { runScripted } from "../../../src/env/scripted.ts";
 import type { Action, Message, ToolCall } from "../../../src/env/environment.ts";
 import { canonicalJson } from "../../../src/env/split-hash.ts";
 import { TaskSource } from "../../../src/env/task-source.ts";

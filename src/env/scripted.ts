@@ -1,7 +1,7 @@
 /** Runs a scripted policy, the expert or the random one, over a split and sums it up. */
-import type { Environment, Message } from "../env/environment.ts";
-import { type EpisodeResult, type EvalReport, summarize } from "../env/report.ts";
-import { Rng } from "../env/rng.ts";
+import type { Environment, Message } from "./environment.ts";
+import { type EpisodeResult, type EvalReport, summarize } from "./report.ts";
+import { Rng } from "./rng.ts";
 import { AgentRLError } from "../errors.ts";
 
 export interface ScriptedOptions {
