@@ -73,7 +73,7 @@ export class AdamW {
         where: `optimizer step ${this.#step + 1}`,
         got: `global norm ${gradNorm}`,
         expected: "a finite norm",
-        hint: "Lower the learning rate, or look at the batch's log-probabilities and advantages: one of them is not finite.",
+        hint: "Lower the learning rate, or look for a log-probability or advantage of the batch that is not finite.",
       });
     }
     const clipped = gradNorm > maxGradNorm;

@@ -1,8 +1,8 @@
 /**
  * The decoder layer as operators, written once for training and for inference (Llama: pre-norm RMSNorm, rotary
- * grouped-query attention, SwiGLU; Touvron et al. 2023). What differs between the two, the attention over packed
- * sequences or over a KV cache, lies between `projectKeysValues`/`projectQueries` and `finishLayer`. Since the operators obey the
- * invariance rule, one code path is what makes both give the same bits.
+ * grouped-query attention, SwiGLU; Touvron et al. 2023). What differs between the two, attention over packed sequences
+ * or over a KV cache, lies between `projectQueries` and `finishLayer`. The operators obey the invariance rule, so one
+ * code path is all it takes for both to give the same bits.
  *
  * A row is one token. rows x hiddenSize of residual stream go in and out.
  */

@@ -2,10 +2,10 @@
 
     python test/golden/make-model-golden.py
 
-writes, beside itself, for each model below NAME.json (config, batch, log-probabilities, entropies, loss, AdamW settings,
-tensor index) and NAME.bin: for every tensor in the index its weights as bfloat16 bits (each weight is a bfloat16 number
-exactly), then its gradient as float32, then for the tensors of the index's `adamw` list the weights after the last AdamW
-step as float32.
+writes, beside itself, for each model below NAME.json (config, batch, log-probabilities, entropies, loss, AdamW
+settings, tensor index) and NAME.bin: the weights of every tensor in the index as bfloat16 bits (each weight is a bfloat16
+number exactly), then the gradients of all of them as float32, then for the tensors of `adamw.tensors` the weights after
+the last AdamW step as float32.
 
 The loss is sum(c * logprob + e * entropy) over the scored rows, both of softmax(logits / temperature of the row) over
 the whole vocabulary. transformers computes the rotary tables in float32 even in a float64 model; they are replaced by
@@ -101,7 +101,7 @@ def make(name, seed, lengths, config):
         blobs.append(parameter.grad.float().numpy().tobytes())
     index = [{"name": key, "shape": list(parameter.shape)} for key, parameter in parameters.items()]
 
-    # PyTorch's AdamW on a gradient that shrinks from step to step, with decay on matrices only and clipping by the global norm.
+    # PyTorch's AdamW on a gradient that shrinks from step to step, with decay on matrices only, clipped by global norm.
     optimizer = torch.optim.AdamW(
         [
             {"params": [p for p in parameters.values() if p.dim() > 1], "weight_decay": ADAMW["weight_decay"]},
