@@ -3,8 +3,8 @@
     python test/golden/make-model-golden.py
 
 writes, beside itself, for each model below NAME.json (config, batch, log-probabilities, entropies, loss, AdamW
-settings, tensor index) and NAME.bin: the weights of every tensor in the index as bfloat16 bits (each weight is a bfloat16
-number exactly), then the gradients of all of them as float32, then for the tensors of `adamw.tensors` the weights after
+settings, tensor index) and NAME.bin: the weights of every tensor in the index as bfloat16 bits (each is a bfloat16 number
+exactly), then the gradients of all of them as float32, then for the tensors of `adamw.tensors` the weights after
 the last AdamW step as float32.
 
 The loss is sum(c * logprob + e * entropy) over the scored rows, both of softmax(logits / temperature of the row) over
