@@ -38,9 +38,11 @@ enum class AOrder { rows, columns };
 
 template <int Rows, int Vectors, AOrder Order, bool Tail>
 void tile(const Tile& t) {
+  // All loops over rows and vectors are unrolled, so that the array lives in registers from beginning to end.
   V acc[Rows][Vectors];
   Mask masks[Vectors];
   if constexpr (Tail)
+#pragma GCC unroll 16
     for (int v = 0; v < Vectors; v++) {
       const size_t before = static_cast<size_t>(v) * kLanes;
       masks[v] = firstLanes(t.columns > before ? t.columns - before : 0);
@@ -52,12 +54,16 @@ void tile(const Tile& t) {
       return load(p + v * kLanes);
   };
 
+#pragma GCC unroll 16
   for (int v = 0; v < Vectors; v++) {
     const V bias = t.bias != nullptr ? loadAt(t.bias, v) : zero();
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; r++) acc[r][v] = bias;
   }
   if (t.accumulate) {
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 16
       for (int v = 0; v < Vectors; v++) {
         const V old = loadAt(t.c + static_cast<size_t>(r) * t.cStride, v);
         acc[r][v] = t.bias != nullptr ? add(old, acc[r][v]) : old;
@@ -70,6 +76,7 @@ void tile(const Tile& t) {
   const char* a[kPointers];
   const size_t stride = t.aStride * sizeof(float);
   if constexpr (Order == AOrder::rows)
+#pragma GCC unroll 16
     for (int g = 0; g < kPointers; g++) a[g] = reinterpret_cast<const char*>(t.a) + static_cast<size_t>(3 * g) * stride;
   else
     a[0] = reinterpret_cast<const char*>(t.a);
@@ -78,6 +85,7 @@ void tile(const Tile& t) {
 
   const auto step = [&]() __attribute__((always_inline)) {
     V bv[Vectors];
+#pragma GCC unroll 16
     for (int v = 0; v < Vectors; v++) bv[v] = loadAt(b, v);
     b += bStride;
 #pragma GCC unroll 16
@@ -92,13 +100,16 @@ void tile(const Tile& t) {
       for (int v = 0; v < Vectors; v++) acc[r][v] = fma(av, bv[v], acc[r][v]);
     }
     if constexpr (Order == AOrder::rows)
+#pragma GCC unroll 16
       for (int g = 0; g < kPointers; g++) a[g] += sizeof(float);
     else
       a[0] += stride;
   };
   for (size_t p = 0; p < t.k; p++) step();
 
+#pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 16
     for (int v = 0; v < Vectors; v++) {
       float* out = t.c + static_cast<size_t>(r) * t.cStride + v * kLanes;
       if constexpr (Tail)

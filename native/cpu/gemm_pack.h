@@ -41,20 +41,25 @@ constexpr size_t kTranspose = 1;
 AGENTRL_INLINE void transposeBlock(const float* src, size_t, float* dst, size_t) { *dst = *src; }
 #endif
 
+/** dst[p * dstStride + j] = src[j * srcStride + p] for j < rows, p < columns. */
+inline void transpose(const float* src, size_t srcStride, size_t rows, size_t columns, float* dst, size_t dstStride) {
+  const size_t wholeRows = rows / kTranspose * kTranspose, wholeColumns = columns / kTranspose * kTranspose;
+  for (size_t j = 0; j < wholeRows; j += kTranspose) {
+    for (size_t p = 0; p < wholeColumns; p += kTranspose)
+      transposeBlock(src + j * srcStride + p, srcStride, dst + p * dstStride + j, dstStride);
+    for (size_t p = wholeColumns; p < columns; p++)
+      for (size_t i = j; i < j + kTranspose; i++) dst[p * dstStride + i] = src[i * srcStride + p];
+  }
+  for (size_t p = 0; p < columns; p++)
+    for (size_t j = wholeRows; j < rows; j++) dst[p * dstStride + j] = src[j * srcStride + p];
+}
+
 /** dst[p * width + j] = src[j * stride + p] for j < columns, p < k; 0 for columns <= j < width. */
 inline void packTransposed(const float* src, size_t stride, size_t columns, size_t k, float* dst, size_t width) {
-  const size_t whole = columns / kTranspose * kTranspose;
-  const size_t wholeK = k / kTranspose * kTranspose;
-  for (size_t j = 0; j < whole; j += kTranspose) {
-    for (size_t p = 0; p < wholeK; p += kTranspose)
-      transposeBlock(src + j * stride + p, stride, dst + p * width + j, width);
-    for (size_t p = wholeK; p < k; p++)
-      for (size_t i = j; i < j + kTranspose; i++) dst[p * width + i] = src[i * stride + p];
-  }
-  for (size_t p = 0; p < k; p++) {
-    for (size_t j = whole; j < columns; j++) dst[p * width + j] = src[j * stride + p];
+  transpose(src, stride, columns, k, dst, width);
+  if (columns == width) return;
+  for (size_t p = 0; p < k; p++)
     for (size_t j = columns; j < width; j++) dst[p * width + j] = 0.0f;
-  }
 }
 
 /** dst[p * width + j] = src[p * stride + j] for j < columns, p < k; 0 for columns <= j < width. */

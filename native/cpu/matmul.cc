@@ -14,6 +14,8 @@ constexpr size_t kBlockK = 384;
 constexpr size_t kBlockN = 512;
 // With at most so many rows, packing b costs more than it brings.
 constexpr size_t kDirectRows = 64;
+// With fewer rows than this the lanes of a product computed the other way round are too empty.
+constexpr size_t kFewestTransposed = 2;
 // Multiply-adds that are worth a thread of their own (some 10 microseconds).
 constexpr size_t kThreadWork = 400 * 1000;
 
@@ -62,12 +64,54 @@ constexpr TileFunctions kWide[kWideRows] = {functions<1, 1>()};
 constexpr size_t kWideVectors[kWideRows] = {1};
 #endif
 
+// One vector wide, for products computed the other way round.
+#if defined(AGENTRL_ISA_AVX512)
+constexpr TileFunctions kNarrow[kTileRows] = {
+    functions<1, 1>(), functions<2, 1>(),  functions<3, 1>(),  functions<4, 1>(),  functions<5, 1>(),
+    functions<6, 1>(), functions<7, 1>(),  functions<8, 1>(),  functions<9, 1>(),  functions<10, 1>(),
+    functions<11, 1>(), functions<12, 1>(), functions<13, 1>(), functions<14, 1>(),
+};
+#else
+constexpr const TileFunctions (&kNarrow)[kTileRows] = kTiles;
+#endif
+
 /** Rows and columns of c that one task computes. */
 struct Block {
   size_t row, rows, column, columns;
 };
 
+/**
+ * Few rows of a against b stored by columns: cᵀ = b aᵀ. The lanes are rows of c, padded to whole vectors, and b, much the
+ * larger operand, is read once where it lies; packing it would cost as much as multiplying.
+ */
+void computeTransposed(const Gemm& x, const Block& block) {
+  // Columns of c whose transposed sums are in memory at once; a multiple of all heights that tiles have here.
+  constexpr size_t kGroup = 4 * kTileRows;
+  const size_t lanes = divideUp(block.rows, kLanes) * kLanes;
+  float* a = Pool::scratch(Pool::kPackA, lanes * x.k);
+  float* sums = Pool::scratch(Pool::kTile, kGroup * lanes);
+  packTransposed(x.a + block.row * x.lda, x.lda, block.rows, x.k, a, lanes);
+  const TileFunctions* tiles = lanes == kLanes ? kNarrow : kTiles;
+  for (size_t j0 = 0; j0 < block.columns; j0 += kGroup) {
+    const size_t group = least(kGroup, block.columns - j0), column = block.column + j0;
+    float* c = x.c + block.row * x.ldc + column;
+    for (size_t j = 0; j < group; j++)
+      for (size_t i = 0; i < lanes; i++) {
+        const float bias = x.bias != nullptr ? x.bias[column + j] : 0.0f;
+        const float old = x.accumulate && i < block.rows ? c[i * x.ldc + j] : 0.0f;
+        sums[j * lanes + i] = !x.accumulate ? bias : x.bias != nullptr ? old + bias : old;
+      }
+    for (size_t j = 0; j < group; j += kTileRows) {
+      const size_t rows = least(kTileRows, group - j);
+      const float* b = x.b + (column + j) * x.ldb;
+      tiles[rows - 1].byRows[0]({b, x.ldb, a, lanes, sums + j * lanes, lanes, nullptr, true, x.k, lanes});
+    }
+    transpose(sums, lanes, group, block.rows, c, x.ldc);
+  }
+}
+
 void computeBlock(const Gemm& x, const Block& block) {
+  if (x.layout == Layout::nt && block.rows <= kPanel && block.rows >= kFewestTransposed) return computeTransposed(x, block);
   const bool byRows = x.layout != Layout::tn;
   // As few row tiles as there can be, of even height: 16 rows are two tiles of 8, not 14 and 2.
   const size_t rowTiles = divideUp(block.rows, kTileRows);
