@@ -4,19 +4,27 @@
 
 #include "kernels.h"
 
+// Builds for the thread sanitizer have the plain kernels only (CMakeLists.txt).
+#if defined(AGENTRL_PLAIN_ONLY)
+#elif defined(__x86_64__)
+#define AGENTRL_X86
+#elif defined(__aarch64__)
+#define AGENTRL_ARM
+#endif
+
 namespace agentrl {
 
 namespace plain {
 extern const Kernels kTable;
 }
-#if defined(__x86_64__)
+#if defined(AGENTRL_X86)
 namespace avx2 {
 extern const Kernels kTable;
 }
 namespace avx512 {
 extern const Kernels kTable;
 }
-#elif defined(__aarch64__)
+#elif defined(AGENTRL_ARM)
 namespace neon {
 extern const Kernels kTable;
 }
@@ -28,13 +36,13 @@ const Kernels* available(size_t i) {
   static const Kernels* list[4] = {};
   static const bool filled = [] {
     size_t n = 0;
-#if defined(__x86_64__)
+#if defined(AGENTRL_X86)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq"))
       list[n++] = &avx512::kTable;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list[n++] = &avx2::kTable;
-#elif defined(__aarch64__)
+#elif defined(AGENTRL_ARM)
     list[n++] = &neon::kTable;
 #endif
     list[n++] = &plain::kTable;

@@ -8,22 +8,27 @@ namespace agentrl::AGENTRL_ISA {
 /** dst[p * dstStride + j] = src[j * srcStride + p] for j, p < kTranspose. */
 #if defined(AGENTRL_ISA_AVX512) || defined(AGENTRL_ISA_AVX2)
 constexpr size_t kTranspose = 8;
-AGENTRL_INLINE void transposeBlock(const float* src, size_t srcStride, float* dst, size_t dstStride) {
+/** out[p] holds src[j * stride + p], j = 0..7. */
+AGENTRL_INLINE void loadTransposed(const float* src, size_t stride, __m256 out[8]) {
   // Rows j and j + 4 share a register, so that the last exchange of halves is done by the loads.
-  const auto pair = [&](size_t j, size_t p) {
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(src + j * srcStride + p)),
-                                _mm_loadu_ps(src + (j + 4) * srcStride + p), 1);
+  const auto pair = [&](size_t j, size_t p) __attribute__((always_inline)) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(src + j * stride + p)),
+                                _mm_loadu_ps(src + (j + 4) * stride + p), 1);
   };
-  for (size_t half = 0; half < 2; half++) {
-    const size_t p = 4 * half;
+  for (size_t p = 0; p < 8; p += 4) {
     const __m256 r0 = pair(0, p), r1 = pair(1, p), r2 = pair(2, p), r3 = pair(3, p);
     const __m256 t0 = _mm256_unpacklo_ps(r0, r1), t1 = _mm256_unpackhi_ps(r0, r1);
     const __m256 t2 = _mm256_unpacklo_ps(r2, r3), t3 = _mm256_unpackhi_ps(r2, r3);
-    _mm256_storeu_ps(dst + (p + 0) * dstStride, _mm256_shuffle_ps(t0, t2, 0x44));
-    _mm256_storeu_ps(dst + (p + 1) * dstStride, _mm256_shuffle_ps(t0, t2, 0xee));
-    _mm256_storeu_ps(dst + (p + 2) * dstStride, _mm256_shuffle_ps(t1, t3, 0x44));
-    _mm256_storeu_ps(dst + (p + 3) * dstStride, _mm256_shuffle_ps(t1, t3, 0xee));
+    out[p + 0] = _mm256_shuffle_ps(t0, t2, 0x44);
+    out[p + 1] = _mm256_shuffle_ps(t0, t2, 0xee);
+    out[p + 2] = _mm256_shuffle_ps(t1, t3, 0x44);
+    out[p + 3] = _mm256_shuffle_ps(t1, t3, 0xee);
   }
+}
+AGENTRL_INLINE void transposeBlock(const float* src, size_t srcStride, float* dst, size_t dstStride) {
+  __m256 columns[8];
+  loadTransposed(src, srcStride, columns);
+  for (size_t p = 0; p < 8; p++) _mm256_storeu_ps(dst + p * dstStride, columns[p]);
 }
 #elif defined(AGENTRL_ISA_NEON)
 constexpr size_t kTranspose = 4;

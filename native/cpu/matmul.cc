@@ -14,8 +14,6 @@ constexpr size_t kBlockK = 384;
 constexpr size_t kBlockN = 512;
 // With at most so many rows, packing b costs more than it brings.
 constexpr size_t kDirectRows = 64;
-// With fewer rows than this the lanes of a product computed the other way round are too empty.
-constexpr size_t kFewestTransposed = 2;
 // Multiply-adds that are worth a thread of their own (some 10 microseconds).
 constexpr size_t kThreadWork = 400 * 1000;
 
@@ -48,20 +46,31 @@ constexpr TileFunctions kTiles[kTileRows] = {
 #endif
 };
 
-// Wider tiles for few rows: otherwise too few independent chains to fill the multipliers' pipelines.
+// Wider tiles for few rows, where b is read in place: a tile of the usual width would have too few independent chains to
+// fill the multipliers' pipelines.
+struct DirectTiles {
+  const TileFunctions* byRows;  // [rows - 1]
+  size_t vectors;
+};
 #if defined(AGENTRL_ISA_AVX512)
-constexpr int kWideRows = 6;
-constexpr TileFunctions kWide[kWideRows] = {functions<1, 8>(), functions<2, 8>(), functions<3, 8>(),
-                                            functions<4, 4>(), functions<5, 4>(), functions<6, 4>()};
-constexpr size_t kWideVectors[kWideRows] = {8, 8, 8, 4, 4, 4};
+constexpr TileFunctions kFour[] = {functions<1, 4>(), functions<2, 4>(), functions<3, 4>(),
+                                   functions<4, 4>(), functions<5, 4>(), functions<6, 4>()};
+constexpr TileFunctions kEight[] = {functions<1, 8>(), functions<2, 8>(), functions<3, 8>()};
+DirectTiles directTiles(size_t rows, size_t columns) {
+  if (rows <= 3 && columns >= 8 * kLanes) return {kEight, 8};
+  if (rows <= 6) return {kFour, 4};
+  return {kTiles, kTileVectors};
+}
 #elif defined(AGENTRL_ISA_AVX2) || defined(AGENTRL_ISA_NEON)
-constexpr int kWideRows = 3;
-constexpr TileFunctions kWide[kWideRows] = {functions<1, 4>(), functions<2, 2>(), functions<3, 2>()};
-constexpr size_t kWideVectors[kWideRows] = {4, 2, 2};
+constexpr TileFunctions kTwo[] = {functions<1, 2>(), functions<2, 2>(), functions<3, 2>()};
+constexpr TileFunctions kFour[] = {functions<1, 4>()};
+DirectTiles directTiles(size_t rows, size_t columns) {
+  if (rows == 1 && columns >= 4 * kLanes) return {kFour, 4};
+  if (rows <= 3) return {kTwo, 2};
+  return {kTiles, kTileVectors};
+}
 #else
-constexpr int kWideRows = 1;
-constexpr TileFunctions kWide[kWideRows] = {functions<1, 1>()};
-constexpr size_t kWideVectors[kWideRows] = {1};
+DirectTiles directTiles(size_t, size_t) { return {kTiles, kTileVectors}; }
 #endif
 
 // One vector wide, for products computed the other way round.
@@ -79,6 +88,48 @@ constexpr const TileFunctions (&kNarrow)[kTileRows] = kTiles;
 struct Block {
   size_t row, rows, column, columns;
 };
+
+#if defined(AGENTRL_ISA_AVX512) || defined(AGENTRL_ISA_AVX2)
+// Rows that are computed one at a time against b stored by columns: with more, the lanes of computeTransposed fill up.
+constexpr size_t kSingleRows = 2;
+
+/** c[j] += Σ a[p] b[j,p]: blocks of b are transposed in registers and used at once. */
+void computeRow(const float* a, const float* b, size_t ldb, float* c, size_t columns, size_t k) {
+  constexpr size_t kGroups = 4;  // of 8 columns: so many independent chains
+  const size_t wholeK = k / 8 * 8, wholeColumns = columns / (8 * kGroups) * (8 * kGroups);
+  for (size_t j = 0; j < wholeColumns; j += 8 * kGroups) {
+    __m256 sums[kGroups];
+#pragma GCC unroll 4
+    for (size_t g = 0; g < kGroups; g++) sums[g] = _mm256_loadu_ps(c + j + 8 * g);
+    for (size_t p = 0; p < wholeK; p += 8) {
+#pragma GCC unroll 4
+      for (size_t g = 0; g < kGroups; g++) {
+        __m256 steps[8];
+        loadTransposed(b + (j + 8 * g) * ldb + p, ldb, steps);
+        for (size_t q = 0; q < 8; q++) sums[g] = _mm256_fmadd_ps(_mm256_broadcast_ss(a + p + q), steps[q], sums[g]);
+      }
+    }
+#pragma GCC unroll 4
+    for (size_t g = 0; g < kGroups; g++) _mm256_storeu_ps(c + j + 8 * g, sums[g]);
+  }
+  for (size_t j = 0; j < columns; j++)
+    for (size_t p = j < wholeColumns ? wholeK : 0; p < k; p++) c[j] = fma1(a[p], b[j * ldb + p], c[j]);
+}
+
+void computeRows(const Gemm& x, const Block& block) {
+  for (size_t i = block.row; i < block.row + block.rows; i++) {
+    float* c = x.c + i * x.ldc + block.column;
+    for (size_t j = 0; j < block.columns; j++) {
+      const float bias = x.bias != nullptr ? x.bias[block.column + j] : 0.0f;
+      c[j] = !x.accumulate ? bias : x.bias != nullptr ? c[j] + bias : c[j];
+    }
+    computeRow(x.a + i * x.lda, x.b + block.column * x.ldb, x.ldb, c, block.columns, x.k);
+  }
+}
+#else
+constexpr size_t kSingleRows = 0;
+void computeRows(const Gemm&, const Block&) {}
+#endif
 
 /**
  * Few rows of a against b stored by columns: cᵀ = b aᵀ. The lanes are rows of c, padded to whole vectors, and b, much the
@@ -111,16 +162,17 @@ void computeTransposed(const Gemm& x, const Block& block) {
 }
 
 void computeBlock(const Gemm& x, const Block& block) {
-  if (x.layout == Layout::nt && block.rows <= kPanel && block.rows >= kFewestTransposed) return computeTransposed(x, block);
+  if (x.layout == Layout::nt && block.rows <= kSingleRows) return computeRows(x, block);
+  if (x.layout == Layout::nt && block.rows <= kPanel) return computeTransposed(x, block);
   const bool byRows = x.layout != Layout::tn;
   // As few row tiles as there can be, of even height: 16 rows are two tiles of 8, not 14 and 2.
   const size_t rowTiles = divideUp(block.rows, kTileRows);
   const size_t kBlocks = x.k == 0 ? 1 : divideUp(x.k, kBlockK);
   const bool direct = x.layout != Layout::nt && block.rows <= kDirectRows;
-  const size_t directVectors =
-      block.rows <= static_cast<size_t>(kWideRows) ? kWideVectors[block.rows - 1] : size_t{kTileVectors};
-  const size_t width = direct ? directVectors * kLanes : kPanel;
-  const TileFunctions* tiles = direct && block.rows <= static_cast<size_t>(kWideRows) ? kWide : kTiles;
+  const DirectTiles chosen =
+      direct && rowTiles == 1 ? directTiles(block.rows, block.columns) : DirectTiles{kTiles, kTileVectors};
+  const TileFunctions* tiles = chosen.byRows;
+  const size_t width = chosen.vectors * kLanes;
   const bool packA = !byRows && block.columns > width;
 
   for (size_t kb = 0; kb < kBlocks; kb++) {

@@ -7,8 +7,8 @@
 #define CHECK(condition, ...)                                              \
   do {                                                                     \
     if (!(condition)) {                                                    \
-      std::fprintf(stderr, "%s:%d: %s\n  ", __FILE__, __LINE__, #condition); \
-      std::fprintf(stderr, "" __VA_ARGS__);                                \
+      std::fprintf(stderr, "%s:%d: %s\n ", __FILE__, __LINE__, #condition); \
+      std::fprintf(stderr, " " __VA_ARGS__);                               \
       std::fprintf(stderr, "\n");                                          \
       std::exit(1);                                                        \
     }                                                                      \

@@ -49,9 +49,9 @@ static void check(Layout layout, size_t m, size_t n, size_t k, bool withBias, bo
 
 int main() {
   for (Layout layout : {Layout::nn, Layout::nt, Layout::tn}) {
-    for (size_t m : {1, 2, 3, 5, 6, 7, 13, 14, 15, 29, 64, 65})
-      for (size_t n : {1, 15, 16, 17, 31, 32, 33, 64, 129}) check(layout, m, n, 1 + (m * n) % 23, m % 2 == 0, n % 2 == 0);
-    check(layout, 70, 530, 390, true, false);
+    for (size_t m : {1, 2, 3, 6, 7, 14, 15, 29, 65})
+      for (size_t n : {1, 15, 17, 32, 33, 129}) check(layout, m, n, 1 + (m * n) % 23, m % 2 == 0, n % 2 == 0);
+    check(layout, 66, 530, 390, true, false);
     check(layout, 17, 1030, 50, false, true);
     check(layout, 4, 9, 0, true, true);
   }
