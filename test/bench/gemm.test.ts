@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { benchGemm, defaultShapes } from "../../src/bench/gemm.ts";
 import { OPENBLAS_HINT } from "../../src/bench/openblas.ts";
 import { compare, geometricMean, median } from "../../src/bench/timing.ts";
@@ -10,18 +10,25 @@ describe("timing", () => {
     expect(geometricMean([0.5, 2, 8])).toBeCloseTo(2, 12);
   });
 
-  it("lets candidates take turns and finds the slower one", () => {
-    const runs: string[] = [];
-    const spin = (name: string, steps: number) => () => {
-      runs.push(name);
-      let x = 1;
-      for (let i = 0; i < steps; i++) x = Math.sqrt(x + i);
-      if (x < 0) throw new Error("unreachable");
-    };
-    const [fast, slow] = compare([spin("fast", 1e4), spin("slow", 2e5)], 0.2);
-    expect(slow! / fast!).toBeGreaterThan(4);
-    const turns = runs.filter((name, i) => i > 0 && name !== runs[i - 1]).length;
-    expect(turns).toBeGreaterThanOrEqual(18);
+  it("lets candidates take turns, and gives each one's time per run", () => {
+    // A clock that only the candidates move.
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now);
+    try {
+      const runs: string[] = [];
+      const work = (name: string, milliseconds: number) => () => {
+        runs.push(name);
+        now += milliseconds;
+      };
+      const [fast, slow] = compare([work("fast", 0.5), work("slow", 4)], 0.36);
+      expect(fast).toBeCloseTo(0.0005, 9);
+      expect(slow).toBeCloseTo(0.004, 9);
+      const turns = runs.filter((name, i) => i > 0 && name !== runs[i - 1]).length;
+      expect(turns).toBeGreaterThanOrEqual(17);
+      expect(now).toBeLessThan(600);
+    } finally {
+      clock.mockRestore();
+    }
   });
 });
 
