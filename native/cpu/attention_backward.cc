@@ -1,11 +1,11 @@
 // Gradient of causal attention (FlashAttention-2, Dao 2023, section 3.1): the probabilities are computed again from the
 // log-sum-exp that the forward pass kept. With s = scale q . k, p = e^(s - lse) and D_i = dOut_i . out_i,
-//   dV_j = sum_i p_ij dOut_i,  dS_ij = scale p_ij (dOut_i . v_j - D_i),  dQ_i = sum_j dS_ij k_j,  dK_j = sum_i dS_ij q_i.
+//   dS_ij = scale p_ij (dOut_i . v_j - D_i),  dQ_i = sum_j dS_ij k_j,  dK_j = sum_i dS_ij q_i,  dV_j = sum_i p_ij dOut_i.
 //
-// Order of the sums, each one chain: dQ over keys ascending; dK and dV over the heads of the group, and within each over
-// rows, ascending. Work is cut into squares of 32 queries x 32 keys at multiples of 32 from the sequence's start. With
-// tasks enough one walk over the squares does everything; with few, one walk makes dQ, cut by rows, and another dK and
-// dV, cut by keys. The chains are the same either way.
+// Order of the sums, each one chain: dQ over keys ascending; dK and dV over the heads of the group, and within each
+// over rows, ascending. Work is cut into squares of 32 queries x 32 keys at multiples of 32 from the sequence's start.
+// With tasks enough one walk over the squares does everything; with few, one walk makes dQ, cut by rows, and another
+// dK and dV, cut by keys. The chains are the same either way.
 #include "gemm_pack.h"
 #include "kernels.h"
 #include "small_matmul.h"

@@ -44,38 +44,37 @@ struct Queries {
   size_t count;
   /** Of the first query; the i-th is at position + i * step, step being 0 or 1. */
   size_t position, step;
-  /** Running maximum and sum of each. */
-  float *max, *sum;
+  /** Running maximum and sum of each, and the factor for what was summed before the block at hand. */
+  float *max, *sum, *factor;
+  /** [count, kAttentionBlock] */
+  float* scores;
+
+  /** The first query that reaches a block which starts at this position. */
+  size_t first(size_t start) const { return position < start ? start - position : 0; }
+  /** How many keys of that block it sees. */
+  size_t keys(size_t i, size_t start) const {
+    const size_t seen = position + i * step + 1 - start;
+    return seen < kAttentionBlock ? seen : kAttentionBlock;
+  }
 };
 
 AGENTRL_INLINE size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-/**
- * Turns a row's first `keys` scores into p = e^(scale s - m') in place and the rest into 0; brings max and sum up to date
- * and returns c, the factor for what was summed before.
- */
-AGENTRL_INLINE float softmaxBlock(float* s, size_t keys, V scale, float& max, float& total) {
-  V low = mul(load(s), scale), high = mul(load(s + kLanes), scale);
-  if (keys < kAttentionBlock) {
-    store(s, low);
-    store(s + kLanes, high);
-    for (size_t j = keys; j < kAttentionBlock; j++) s[j] = kMinusInfinity;
-    low = load(s);
-    high = load(s + kLanes);
-  }
-  const float top = maxLane(agentrl::AGENTRL_ISA::max(low, high));
-  const float before = max;
-  if (top > before) max = top;
-  const V shift = set1(max);
-  low = exp(sub(low, shift));
-  high = exp(sub(high, shift));
-  store(s, low);
-  store(s + kLanes, high);
-  const float factor = before == max ? 1.0f : exp1(before - max);
-  total = fma1(total, factor, sum(add(low, high)));
-  return factor;
+/** scores = q keysT for the queries that reach the block, keysT being [headDim, kAttentionBlock]. */
+inline void scoreBlock(const Queries& x, size_t start, const float* keysT, size_t headDim) {
+  const size_t first = x.first(start);
+  Tile tile{};
+  tile.a = x.q + first * x.stride;
+  tile.aStride = x.stride;
+  tile.b = keysT;
+  tile.bStride = kAttentionBlock;
+  tile.c = x.scores + first * kAttentionBlock;
+  tile.cStride = kAttentionBlock;
+  tile.k = headDim;
+  tile.columns = kAttentionBlock;
+  smallMatmul<AOrder::rows>(tile, x.count - first);
 }
 
 AGENTRL_INLINE void scaleRow(float* row, size_t length, V factor) {
@@ -85,44 +84,60 @@ AGENTRL_INLINE void scaleRow(float* row, size_t length, V factor) {
   }
 }
 
-/** Takes block `b` of the keys into the queries that reach it. keysT is [headDim, kAttentionBlock]. */
-inline void attendBlock(const Queries& x, size_t b, const float* keysT, const float* values, size_t width,
-                        const AttendArgs& args, float* scores) {
-  const size_t start = b * kAttentionBlock, headDim = args.headDim;
-  const size_t first = x.position < start ? start - x.position : 0;  // by the caller, 0 when step is 0
-  const auto keysOf = [&](size_t i) { return lesser(kAttentionBlock, x.position + i * x.step + 1 - start); };
-  Tile tile{};
-  tile.a = x.q + first * x.stride;
-  tile.aStride = x.stride;
-  tile.b = keysT;
-  tile.bStride = kAttentionBlock;
-  tile.c = scores + first * kAttentionBlock;
-  tile.cStride = kAttentionBlock;
-  tile.k = headDim;
-  tile.columns = kAttentionBlock;
-  smallMatmul<AOrder::rows>(tile, x.count - first);
-
-  const V scale = set1(args.scale);
+/** Scores become p; maximum, sum and what has been summed of the values are brought to the new maximum. */
+inline void softmaxBlock(const Queries& x, size_t start, size_t headDim, float scoreScale) {
+  const V scale = set1(scoreScale);
+  const size_t first = x.first(start);
+  // In three passes, each of them many independent chains: row by row, one chain would wait for the one before it.
   for (size_t i = first; i < x.count; i++) {
-    const float factor = softmaxBlock(scores + i * kAttentionBlock, keysOf(i), scale, x.max[i], x.sum[i]);
-    if (b > 0 && factor != 1.0f) scaleRow(x.out + i * x.stride, headDim, set1(factor));
+    float* s = x.scores + i * kAttentionBlock;
+    V low = mul(load(s), scale), high = mul(load(s + kLanes), scale);
+    store(s, low);
+    store(s + kLanes, high);
+    const size_t keys = x.keys(i, start);
+    if (keys < kAttentionBlock) {
+      for (size_t j = keys; j < kAttentionBlock; j++) s[j] = kMinusInfinity;
+      low = load(s);
+      high = load(s + kLanes);
+    }
+    x.factor[i] = maxLane(max(low, high));
   }
+  for (size_t i = first; i < x.count; i += kLanes) {
+    const Mask mask = firstLanes(x.count - i);
+    const V before = load(x.max + i, mask);
+    const V after = max(load(x.factor + i, mask), before);
+    store(x.factor + i, exp(sub(before, after)), mask);
+    store(x.max + i, after, mask);
+  }
+  for (size_t i = first; i < x.count; i++) {
+    float* s = x.scores + i * kAttentionBlock;
+    const V shift = set1(x.max[i]);
+    const V low = exp(sub(load(s), shift)), high = exp(sub(load(s + kLanes), shift));
+    store(s, low);
+    store(s + kLanes, high);
+    x.sum[i] = fma1(x.sum[i], x.factor[i], sum(add(low, high)));
+    if (start > 0 && x.factor[i] != 1.0f) scaleRow(x.out + i * x.stride, headDim, set1(x.factor[i]));
+  }
+}
 
+/** out += p values, keys ascending. */
+inline void valueBlock(const Queries& x, size_t start, const float* values, size_t width, size_t headDim) {
+  Tile tile{};
   tile.aStride = kAttentionBlock;
   tile.bStride = width;
   tile.cStride = x.stride;
   tile.columns = headDim;
-  for (size_t i = first; i < x.count; i += kTileRows) {
+  for (size_t i = x.first(start); i < x.count; i += kTileRows) {
     // Rows of a tile share the keys that the first of them sees; in the last block the later rows see some more.
-    const size_t rows = lesser(kTileRows, x.count - i), shared = keysOf(i);
-    tile.a = scores + i * kAttentionBlock;
+    const size_t rows = lesser(kTileRows, x.count - i), shared = x.keys(i, start);
+    tile.a = x.scores + i * kAttentionBlock;
     tile.b = values;
     tile.c = x.out + i * x.stride;
     tile.k = shared;
-    tile.accumulate = b > 0;
+    tile.accumulate = start > 0;
     smallMatmul<AOrder::rows>(tile, rows);
     for (size_t r = 1; r < rows; r++) {
-      const size_t keys = keysOf(i + r);
+      const size_t keys = x.keys(i + r, start);
       if (keys == shared) continue;
       Tile rest = tile;
       rest.a += r * kAttentionBlock + shared;
@@ -135,52 +150,72 @@ inline void attendBlock(const Queries& x, size_t b, const float* keysT, const fl
   }
 }
 
-/** The heads of one kv head, for all rows of a run. */
-inline void attendRun(const AttendArgs& x, const RowRun& run, size_t kvHead) {
+/** The heads of kv heads [kvHead0, kvHead1), for all rows of a run. */
+inline void attendRun(const AttendArgs& x, const RowRun& run, size_t kvHead0, size_t kvHead1) {
   const size_t group = x.heads / x.kvHeads, width = x.kvHeads * x.headDim, stride = x.heads * x.headDim;
-  const size_t count = group * run.rows;
-  float* scores = Pool::scratch(Pool::kTile, (group > run.rows ? group : run.rows) * kAttentionBlock);
-  float* keysT = Pool::scratch(Pool::kPackB, x.headDim * kAttentionBlock);
-  float* maxima = Pool::scratch(Pool::kRows, 2 * count);
-  float* sums = maxima + count;
-  for (size_t i = 0; i < count; i++) {
-    maxima[i] = kMinusInfinity;
-    sums[i] = 0;
-  }
-  // A run of one row, as in decoding, is one set of queries: its heads. Else each head of the group is a set.
+  const size_t kvHeads = kvHead1 - kvHead0, total = kvHeads * group * run.rows;
+  // In a run of one row, as in decoding, the heads of a kv head are a set of queries; else the rows of a head are.
   const bool single = run.rows == 1;
-  const size_t sets = single ? 1 : group;
-  const auto set = [&](size_t g) {
+  const size_t count = single ? group : run.rows;
+  float* keysT = Pool::scratch(Pool::kPackB, kvHeads * x.headDim * kAttentionBlock);
+  float* scores = Pool::scratch(Pool::kTile, (single ? total : count) * kAttentionBlock);
+  float* states = Pool::scratch(Pool::kRows, 3 * total);
+  for (size_t i = 0; i < total; i++) {
+    states[i] = kMinusInfinity;
+    states[total + i] = 0;
+  }
+  const auto set = [&](size_t kvHead, size_t g) {
     const size_t head = kvHead * group + g, at = run.row * stride + head * x.headDim;
-    Queries queries{};
+    const size_t index = (kvHead - kvHead0) * group * run.rows + g * run.rows;
+    Queries queries;
     queries.q = x.q + at;
     queries.out = x.out + at;
     queries.stride = single ? x.headDim : stride;
     queries.lse = x.lse == nullptr ? nullptr : x.lse + run.row * x.heads + head;
     queries.lseStride = single ? 1 : x.heads;
-    queries.count = single ? group : run.rows;
+    queries.count = count;
     queries.position = run.position;
     queries.step = single ? 0 : 1;
-    queries.max = maxima + g * run.rows;
-    queries.sum = sums + g * run.rows;
+    queries.max = states + index;
+    queries.sum = states + total + index;
+    queries.factor = states + 2 * total + index;
+    queries.scores = scores + (single ? index * kAttentionBlock : 0);
     return queries;
   };
 
-  const size_t keys = run.position + run.rows;
-  for (size_t start = 0, b = 0; start < keys; start += kAttentionBlock, b++) {
+  const size_t end = run.position + run.rows;
+  for (size_t start = 0, b = 0; start < end; start += kAttentionBlock, b++) {
     const size_t row = x.pageTable == nullptr ? run.row - run.position + start
                                               : x.pageTable[run.line * x.pageTableStride + b] * kAttentionBlock;
-    const size_t offset = row * width + kvHead * x.headDim;
-    packTransposed(x.k + offset, width, lesser(kAttentionBlock, keys - start), x.headDim, keysT, kAttentionBlock);
-    for (size_t g = 0; g < sets; g++) attendBlock(set(g), b, keysT, x.v + offset, width, x, scores);
+    const size_t keys = lesser(kAttentionBlock, end - start), offset = row * width;
+    const auto keysOf = [&](size_t kvHead) { return keysT + (kvHead - kvHead0) * x.headDim * kAttentionBlock; };
+    for (size_t h = kvHead0; h < kvHead1; h++)
+      packTransposed(x.k + offset + h * x.headDim, width, keys, x.headDim, keysOf(h), kAttentionBlock);
+    if (single) {
+      // Few chains each: side by side the products of several kv heads fill the multipliers better.
+      for (size_t h = kvHead0; h < kvHead1; h++) scoreBlock(set(h, 0), start, keysOf(h), x.headDim);
+      for (size_t h = kvHead0; h < kvHead1; h++) softmaxBlock(set(h, 0), start, x.headDim, x.scale);
+      for (size_t h = kvHead0; h < kvHead1; h++)
+        valueBlock(set(h, 0), start, x.v + offset + h * x.headDim, width, x.headDim);
+    } else {
+      for (size_t h = kvHead0; h < kvHead1; h++)
+        for (size_t g = 0; g < group; g++) {
+          const Queries queries = set(h, g);
+          scoreBlock(queries, start, keysOf(h), x.headDim);
+          softmaxBlock(queries, start, x.headDim, x.scale);
+          valueBlock(queries, start, x.v + offset + h * x.headDim, width, x.headDim);
+        }
+    }
   }
-  for (size_t g = 0; g < sets; g++) {
-    const Queries queries = set(g);
-    for (size_t i = 0; i < queries.count; i++) {
-      scaleRow(queries.out + i * queries.stride, x.headDim, set1(1.0f / queries.sum[i]));
-      if (queries.lse != nullptr)
-        queries.lse[i * queries.lseStride] =
-            queries.max[i] + static_cast<float>(__builtin_log(static_cast<double>(queries.sum[i])));
+  for (size_t h = kvHead0; h < kvHead1; h++) {
+    for (size_t g = 0; g < (single ? 1 : group); g++) {
+      const Queries queries = set(h, g);
+      for (size_t i = 0; i < count; i++) {
+        scaleRow(queries.out + i * queries.stride, x.headDim, set1(1.0f / queries.sum[i]));
+        if (queries.lse != nullptr)
+          queries.lse[i * queries.lseStride] =
+              queries.max[i] + static_cast<float>(__builtin_log(static_cast<double>(queries.sum[i])));
+      }
     }
   }
 }
@@ -193,8 +228,17 @@ inline void attendRuns(const AttendArgs& x, const RowRun* runs, size_t count, Po
   for (size_t i = 0; i < count; i++)
     work += runs[i].rows * (runs[i].position + kAttentionBlock) * 2 * x.headDim * (x.heads / x.kvHeads);
   const size_t grain = 1 + kThreadWork / (work / (count + 1) + 1);
+  const bool whole = count >= 4 * static_cast<size_t>(pool.threads());
   pool.parallelFor(count * x.kvHeads, grain, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; i++) attendRun(x, runs[i / x.kvHeads], i % x.kvHeads);
+    for (size_t i = begin; i < end; i++) {
+      const size_t kvHead = i % x.kvHeads;
+      const RowRun& run = runs[i / x.kvHeads];
+      // With rows enough, the task of kv head 0 computes all heads of a single row.
+      if (!whole || run.rows > 1)
+        attendRun(x, run, kvHead, kvHead + 1);
+      else if (kvHead == 0)
+        attendRun(x, run, 0, x.kvHeads);
+    }
   });
 }
 

@@ -65,8 +65,10 @@ void rmsNormBackward(const RmsNormBackwardArgs& a, Pool& pool) {
       for (size_t row = 0; row < a.rows; row++) {
         const V r = set1(a.invRms[row]);
         const size_t at = row * a.dim + first;
-        for (size_t v = 0; v < kColumnVectors; v++)
-          total[v] = fma(load(a.dOut + at + v * kLanes, masks[v]), mul(load(a.x + at + v * kLanes, masks[v]), r), total[v]);
+        for (size_t v = 0; v < kColumnVectors; v++) {
+          const V normed = mul(load(a.x + at + v * kLanes, masks[v]), r);
+          total[v] = fma(load(a.dOut + at + v * kLanes, masks[v]), normed, total[v]);
+        }
       }
       for (size_t v = 0; v < kColumnVectors; v++) store(a.dWeight + first + v * kLanes, total[v], masks[v]);
     }

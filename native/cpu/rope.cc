@@ -1,5 +1,5 @@
-// Rotary position embedding in place (Su et al. 2021, half-split form): dimensions i and i + headDim/2 of a head turn by
-// the angle of the row's position; the inverse turns back, which is the gradient since rotations are orthogonal.
+// Rotary position embedding in place (Su et al. 2021, half-split form): dimensions i and i + headDim/2 of a head turn
+// by the angle of the row's position; the inverse turns back, which is the gradient since rotations are orthogonal.
 #include "kernels.h"
 #include "simd.h"
 

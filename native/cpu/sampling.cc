@@ -55,20 +55,44 @@ size_t draw(size_t count, double total, double u, const Weight& weight) {
   return last;
 }
 
-/** Length of the shortest head of `ids` (the sorted list of tokens, as far as needed) whose mass reaches topP. */
+/**
+ * Moves the shortest head of the sorted list of `ids` whose mass reaches topP to the front and returns its length: a
+ * quickselect that weighs the parts, so the list is never sorted as a whole.
+ */
 template <typename Before>
-size_t headOfMass(std::vector<uint32_t>& ids, size_t limit, const float* p, float topP, const Before& before) {
-  double mass = 0;
-  // Most distributions reach topP within few tokens: sort a little, then twice as much.
-  for (size_t sorted = 0, next = 64; sorted < limit; next *= 2) {
-    const size_t end = std::min(next, limit);
-    std::partial_sort(ids.begin() + sorted, ids.begin() + end, ids.end(), before);
-    for (; sorted < end; sorted++) {
-      mass += p[ids[sorted]];
-      if (mass >= topP) return sorted + 1;
+size_t headOfMass(std::vector<uint32_t>& ids, const float* p, float topP, const Before& before) {
+  const auto at = [&](size_t i) { return ids.begin() + static_cast<std::ptrdiff_t>(i); };
+  size_t low = 0, high = ids.size();  // the head's end lies in (low, high], and ids before low are in the head
+  double mass = 0;                    // of ids before low
+  while (high - low > 32) {
+    // Median of three as pivot, parked at the end.
+    uint32_t three[3] = {ids[low], ids[low + (high - low) / 2], ids[high - 1]};
+    std::sort(three, three + 3, before);
+    std::iter_swap(std::find(at(low), at(high), three[1]), at(high - 1));
+    const uint32_t pivot = ids[high - 1];
+    const auto middle = std::partition(at(low), at(high - 1), [&](uint32_t id) { return before(id, pivot); });
+    std::iter_swap(middle, at(high - 1));
+    const size_t place = static_cast<size_t>(middle - ids.begin());
+    double upToPivot = mass;
+    for (size_t i = low; i <= place; i++) upToPivot += p[ids[i]];
+    if (upToPivot >= topP && place + 1 < high) {
+      high = place + 1;
+    } else if (upToPivot >= topP) {
+      // The pivot is last: only it is known to be in order, so look among the others.
+      const double others = upToPivot - p[pivot];
+      if (others < topP) return high;
+      high = place;
+    } else {
+      mass = upToPivot;
+      low = place + 1;
     }
   }
-  return limit;
+  std::sort(at(low), at(high), before);
+  for (; low < high; low++) {
+    mass += p[ids[low]];
+    if (mass >= topP) return low + 1;
+  }
+  return high;
 }
 
 }  // namespace
@@ -86,24 +110,26 @@ Choice chooseToken(const float* z, const float* p, size_t vocab, uint32_t topK, 
   if (!(highest > 0)) return {0, 0.0f};  // no probabilities to choose by: logits hold NaN
   std::vector<uint32_t> ids;
   ids.reserve(vocab);
-  const float floor = cutMin ? minP * highest : 0.0f;
+  const float floor = cutMin ? std::min(minP, 1.0f) * highest : 0.0f;
   for (size_t i = 0; i < vocab; i++)
     if (p[i] >= floor) ids.push_back(static_cast<uint32_t>(i));
 
   const auto before = [&](uint32_t a, uint32_t b) { return z[a] != z[b] ? z[a] > z[b] : a < b; };
-  if (cutP) {
-    const size_t limit = cutK ? std::min<size_t>(topK, ids.size()) : ids.size();
-    ids.resize(headOfMass(ids, limit, p, topP, before));
-  } else if (cutK && topK < ids.size()) {
+  size_t count = ids.size();
+  if (cutK && topK < count) {
+    count = topK;
     std::nth_element(ids.begin(), ids.begin() + topK - 1, ids.end(), before);
-    ids.resize(topK);
+    ids.resize(count);
   }
-  std::sort(ids.begin(), ids.end());
+  if (cutP) count = headOfMass(ids, p, topP, before);
 
+  // The kept tokens are those not after the last of them, which spares sorting them by id.
+  const uint32_t last = *std::max_element(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), before);
+  const float lowest = z[last];
+  const auto weight = [&](size_t i) -> double { return (z[i] > lowest || (z[i] == lowest && i <= last)) ? p[i] : 0.0f; };
   double total = 0;
-  for (const uint32_t id : ids) total += p[id];
-  const size_t chosen = draw(ids.size(), total, u, [&](size_t i) { return p[ids[i]]; });
-  return {ids[chosen], static_cast<float>(std::min(total, 1.0))};
+  for (size_t i = 0; i < vocab; i++) total += weight(i);
+  return {static_cast<uint32_t>(draw(vocab, total, u, weight)), static_cast<float>(std::min(total, 1.0))};
 }
 
 }  // namespace agentrl

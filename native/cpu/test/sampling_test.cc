@@ -31,6 +31,8 @@ int main() {
   CHECK(token(2, 1, 0, last) == 2, "the two likeliest are 2 and, lower id of a tie, 1");
   CHECK(token(0, 0.5f, 0, 0.0) == 2 && token(0, 0.5f, 0, last) == 2);
   CHECK(token(0, 1, 0.6f, last) == 2);
+  CHECK(token(0, 1, 5.0f, last) == 2, "min-p above 1 keeps the likeliest");
+  CHECK(token(0, 0.0f, 0, last) == 2, "top-p 0 keeps the likeliest");
 
   const std::vector<float> nan(4, __builtin_nanf(""));
   CHECK(chooseToken(nan.data(), nan.data(), 4, 2, 0.5f, 0, 0.5).token < 4, "NaN gives some token, no crash");
