@@ -18,7 +18,12 @@ export async function boardWeights(options: {
 }): Promise<WeightSource> {
   const { device, config, timeoutMs } = options;
   const board = WeightBoard.open(options.board);
-  await board.waitForVersion(0, timeoutMs);
+  if ((await board.waitForVersion(0, timeoutMs)) === undefined) {
+    throw new AgentRLError("PIPELINE", "The learner published no weights in time", {
+      where: options.board,
+      expected: `a version within ${timeoutMs} ms`,
+    });
+  }
   // A slot keeps its place in memory, so its views are made once.
   const bySlot = new Map<number, Weights>();
   const hold = () => {

@@ -1,8 +1,8 @@
 /** `agentrl eval`: plays a scripted policy or a model on an environment's tasks and reports how often it succeeds. */
 
-import { runScripted } from "../env/scripted.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { EvalReport } from "../env/report.ts";
+import { runScripted } from "../env/scripted.ts";
 import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder } from "../model/files.ts";

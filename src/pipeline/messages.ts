@@ -37,7 +37,7 @@ export type ToRollout =
 
 export type FromRollout =
   | { type: "started" }
-  /** Groups it can take now. */
+  /** Groups it can take on top of what it was promised: all of its places at first, then one for each that ended. */
   | { type: "room"; groups: number }
   | { type: "evaluated"; step: number; reports: EvalReport[] }
   | { type: "stats"; abortedTokens: number; sampledTokens: number; rows: number; retries: number; engineSteps: number }

@@ -32,9 +32,7 @@ class RolloutProcess {
   readonly #dialect: Dialect;
   readonly #engine: Engine;
   readonly #ring: Ring;
-  #active = 0;
   #retries = 0;
-  #capacity: number;
 
   private constructor(parts: {
     setup: Setup;
@@ -50,8 +48,6 @@ class RolloutProcess {
     this.#dialect = parts.dialect;
     this.#engine = parts.engine;
     this.#ring = parts.ring;
-    const { maxSequences, groupSize } = parts.setup.config.rollout;
-    this.#capacity = Math.max(1, Math.floor(maxSequences / groupSize));
   }
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
@@ -71,19 +67,17 @@ class RolloutProcess {
     return new RolloutProcess({ setup, send, environments, dialect, engine, ring });
   }
 
-  announceRoom(): void {
-    const room = this.#capacity - this.#active;
-    if (room > 0) this.#send({ type: "room", groups: room });
+  get places(): number {
+    const { maxSequences, groupSize } = this.#setup.config.rollout;
+    return Math.max(1, Math.floor(maxSequences / groupSize));
   }
 
   take(leases: GroupLease[]): void {
     for (const lease of leases) {
-      this.#active++;
       this.#playGroup(lease)
-        .finally(() => {
-          this.#active--;
+        .then(() => {
           this.#report();
-          this.announceRoom();
+          this.#send({ type: "room", groups: 1 });
         })
         .catch(fail);
     }
@@ -207,6 +201,7 @@ class RolloutProcess {
 }
 
 let rollout: RolloutProcess | null = null;
+let evaluations: Promise<void> = Promise.resolve();
 
 const send = connectToSupervisor<ToRollout, FromRollout>((message) => {
   handle(message).catch(fail);
@@ -215,11 +210,13 @@ const send = connectToSupervisor<ToRollout, FromRollout>((message) => {
 async function handle(message: ToRollout): Promise<void> {
   if (message.type === "setup") {
     rollout = await RolloutProcess.open(message.setup, send);
-    rollout.announceRoom();
+    send({ type: "room", groups: rollout.places });
   } else if (message.type === "lease") {
     rollout!.take(message.leases);
   } else if (message.type === "evaluate") {
-    await rollout!.evaluate(message.step);
+    // One at a time: the engine has room for one evaluation beside the training episodes.
+    evaluations = evaluations.then(() => rollout!.evaluate(message.step));
+    await evaluations;
   } else {
     process.exit(0);
   }

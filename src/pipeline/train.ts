@@ -120,7 +120,8 @@ class Run {
   #restarts = 0;
   #lostStats = { abortedTokens: 0, retries: 0 };
   #lastCheckpoint: { step: number; folder: string } | null = null;
-  #evaluating: { metrics: RunStep } | null = null;
+  /** Lines of metrics.jsonl that wait for their step's evaluation, by step. */
+  readonly #evaluating = new Map<number, RunStep>();
   #totals = { sampledTokens: 0, mismatch: 0, mismatchTokens: 0, maxLag: 0 };
 
   constructor(options: RunOptions) {
@@ -282,7 +283,7 @@ class Run {
     if (rollout.replaced) return;
     this.#progress();
     if (message.type === "room") {
-      rollout.room = message.groups;
+      rollout.room += message.groups;
       this.#lease(worker);
     } else if (message.type === "stats") {
       rollout.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
@@ -336,9 +337,9 @@ class Run {
     totals.maxLag = Math.max(totals.maxLag, metrics.maxLag);
 
     const { every } = this.#config.evaluation;
-    if (every > 0 && metrics.step % every === 0 && this.#evaluating === null) {
+    if (every > 0 && metrics.step % every === 0) {
       // The line is written when its evaluation is in, so that one line holds all that is known of a step.
-      this.#evaluating = { metrics: line };
+      this.#evaluating.set(metrics.step, line);
       this.#rollouts[0]!.child.send({ type: "evaluate", step: metrics.step });
     } else {
       this.#sink.write(line);
@@ -352,9 +353,10 @@ class Run {
   }
 
   #evaluated(step: number, reports: EvalReport[]): void {
-    if (this.#evaluating === null) return;
-    this.#sink.write({ ...this.#evaluating.metrics, evaluation: reports });
-    this.#evaluating = null;
+    const line = this.#evaluating.get(step);
+    if (line === undefined) return;
+    this.#sink.write({ ...line, evaluation: reports });
+    this.#evaluating.delete(step);
     this.#emit({ type: "evaluated", step, reports });
     if (this.#coordinator.finished) this.#finalCheckpoint();
   }
@@ -389,12 +391,11 @@ class Run {
 
   #finalCheckpoint(): void {
     // A run that ends with an evaluation under way waits for it.
-    if (this.#evaluating !== null && this.#coordinator.finished && !this.#stopRequested) return;
+    if (this.#evaluating.size > 0 && this.#coordinator.finished && !this.#stopRequested) return;
     this.#learner!.send({ type: "checkpoint", trainedGroups: toRanges(this.#coordinator.trainedGroups) });
   }
 
   #done(): void {
-    if (this.#evaluating !== null) this.#sink.write(this.#evaluating.metrics);
     const seconds = (performance.now() - this.#startedAt) / 1000;
     const { sampledTokens, mismatch, mismatchTokens, maxLag } = this.#totals;
     this.#emit({ type: "finished" });
@@ -468,6 +469,8 @@ class Run {
     this.#ring?.unlink();
     this.#board?.close();
     this.#board?.unlink();
+    // Evaluations that a stop cut off: their steps are not lost.
+    for (const line of this.#evaluating.values()) this.#sink.write(line);
     this.#sink.close();
   }
 }

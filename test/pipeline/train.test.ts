@@ -28,6 +28,8 @@ function settings(overrides: Record<string, unknown> = {}) {
     tasks,
     rollout: { maxSequences: 16, groupSize: 4, groupsPerStep: 4, maxTokensPerTurn: 24, contextLimit: 320 },
     learner: { microBatchTokens: 700 },
+    // A model that knows nothing earns nothing; the bonus gives it a gradient all the same.
+    algorithm: { entropyBonus: 0.01 },
     optimizer: { lr: 0.003 },
     verify: { fraction: 1 },
     checkpoint: { every: 2 },
