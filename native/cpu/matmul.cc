@@ -14,7 +14,7 @@ constexpr size_t kBlockK = 384;
 constexpr size_t kBlockN = 512;
 // With at most so many rows, packing b costs more than it brings.
 constexpr size_t kDirectRows = 64;
-// Multiply-adds that are worth a thread of their own (some 10 microseconds).
+// Multiply-adds that are worth a thread of their own (some 5 microseconds).
 constexpr size_t kThreadWork = 400 * 1000;
 
 constexpr size_t divideUp(size_t a, size_t b) { return (a + b - 1) / b; }
