@@ -50,6 +50,9 @@ export const sftSchema = z
       .strictObject({
         success: fraction().describe("Stop when held-out success, mean of the tasks, reaches this."),
         every: count().default(20).describe("Steps between measurements."),
+        from: count()
+          .default(1)
+          .describe("No measurement before this step: a model that knows nothing is slow to play."),
         episodes: count().default(100).describe("Episodes per task in one measurement."),
         split: z.string().min(1).default("eval").describe("The environment's task list to measure on."),
         temperature: z.number().min(0).max(10).default(0).describe("Sampling temperature; 0 = greedy."),

@@ -168,6 +168,15 @@ export function trainConflicts(config: TrainConfig): Conflict[] {
       hint: "Set rollout.groupSize to 4 or more.",
     });
   }
+  if (rollout.maxSequences < rollout.groupSize) {
+    conflicts.push({
+      path: "rollout.maxSequences",
+      what: "A rollout process has no room for one whole group.",
+      got: rollout.maxSequences,
+      expected: `at least rollout.groupSize = ${rollout.groupSize}`,
+      hint: "Raise rollout.maxSequences or lower rollout.groupSize.",
+    });
+  }
   if (rollout.maxTokensPerTurn >= rollout.contextLimit) {
     conflicts.push({
       path: "rollout.maxTokensPerTurn",

@@ -132,6 +132,7 @@ export class LearnerState {
           logProbs,
           entropies,
           behaviour: gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!),
+          keptMass: gatherScored(items, (trajectory, i) => trajectory.keptMass[i]!),
           advantages: gatherScored(items, (trajectory) => advantages.get(trajectory)!),
           denominator,
         },

@@ -69,7 +69,7 @@ class RolloutProcess {
 
   get places(): number {
     const { maxSequences, groupSize } = this.#setup.config.rollout;
-    return Math.max(1, Math.floor(maxSequences / groupSize));
+    return Math.floor(maxSequences / groupSize);
   }
 
   take(leases: GroupLease[]): void {

@@ -139,7 +139,7 @@ export async function runSft(options: {
       loss,
       tokensPerSecond: denominator / ((performance.now() - stepStarted) / 1000),
     };
-    if (engine !== null && (step % config.until!.every === 0 || step === steps)) {
+    if (engine !== null && (isMeasured(step, config.until!) || step === steps)) {
       summary.success = await measure(config, engine, dialect, environments);
       progress.success = summary.success;
     }
@@ -219,6 +219,10 @@ async function measure(config: SftConfig, engine: Engine, dialect: Dialect, envi
     success[environment.name] = report.success;
   }
   return success;
+}
+
+function isMeasured(step: number, { every, from }: { every: number; from: number }): boolean {
+  return step >= from && step % every === 0;
 }
 
 function meanOf(scores: Record<string, number>): number {

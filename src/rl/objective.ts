@@ -4,10 +4,12 @@
  * policy), current log-probability π, advantage A and entropy H, and N the sampled tokens of the whole batch:
  *
  *     ρ = exp(π − μ)
- *     loss = Σ_t w_t [ −min(ρ A, clip(ρ, 1 − clipLow, 1 + clipHigh) A) − entropyBonus · H ] / N
+ *     loss = Σ_t [ −κ min(ρ A, clip(ρ, 1 − clipLow, 1 + clipHigh) A) − entropyBonus · H ] / N
  *
- * w_t = 1 unless a trajectory carries another weight. N is fixed before the backward pass, so neither micro-batches
- * nor packing change the gradient.
+ * Both log-probabilities are over the whole vocabulary. κ is the mass that top-k, top-p or min-p kept when the token
+ * was drawn: the token came from the cut distribution, μ/κ, so κ is the importance weight from there to the whole one
+ * (decoupled from the clip, as in Hilton et al. 2021, arXiv 2110.00641); 1 where nothing was cut. N is fixed before
+ * the backward pass, so neither micro-batches nor packing change the gradient.
  */
 export interface ClipConfig {
   clipLow: number;
@@ -22,6 +24,8 @@ export interface ObjectiveInput {
   entropies: Float32Array;
   /** [n] recorded log-probabilities. */
   behaviour: Float32Array;
+  /** [n] κ, the kept mass of each token's draw. */
+  keptMass: Float32Array;
   /** [n] */
   advantages: Float32Array;
   /** N: sampled tokens of the batch. */
@@ -43,7 +47,7 @@ export interface ObjectiveOutput {
 }
 
 export function clippedSurrogate(input: ObjectiveInput, config: ClipConfig): ObjectiveOutput {
-  const { logProbs, entropies, behaviour, advantages, denominator } = input;
+  const { logProbs, entropies, behaviour, keptMass, advantages, denominator } = input;
   const n = logProbs.length;
   const dLogProbs = new Float32Array(n);
   const dEntropies = new Float32Array(n).fill(-config.entropyBonus / denominator);
@@ -57,10 +61,10 @@ export function clippedSurrogate(input: ObjectiveInput, config: ClipConfig): Obj
     const bounded = Math.min(Math.max(ratio, 1 - config.clipLow), 1 + config.clipHigh);
     // The minimum takes the clipped branch exactly when the clip makes the surrogate smaller; its gradient is 0.
     const isClipped = bounded * advantage < ratio * advantage;
-    loss -= Math.min(ratio * advantage, bounded * advantage) / denominator;
+    loss -= (keptMass[t]! * Math.min(ratio * advantage, bounded * advantage)) / denominator;
     loss -= (config.entropyBonus * entropies[t]!) / denominator;
     if (isClipped) clipped++;
-    else dLogProbs[t] = (-ratio * advantage) / denominator;
+    else dLogProbs[t] = (-keptMass[t]! * ratio * advantage) / denominator;
     ratioSum += ratio;
     entropySum += entropies[t]!;
   }

@@ -12,6 +12,7 @@ function input(
   denominator: number,
 ) {
   return {
+    keptMass: new Float32Array(logProbs.length).fill(1),
     logProbs: Float32Array.from(logProbs),
     behaviour: Float32Array.from(behaviour),
     advantages: Float32Array.from(advantages),
@@ -64,6 +65,16 @@ describe("clippedSurrogate", () => {
         expect(out.dLogProbs[0]).toBeCloseTo((loss(at + h) - loss(at - h)) / (2 * h), 4);
       }),
     );
+  });
+
+  it("weighs a token that was drawn from a cut distribution by the kept mass, clip and ratio unchanged", () => {
+    const whole = input([-0.3, -0.5], [-0.3, -1], [2, 1], [0, 0], 2);
+    const cut = { ...whole, keptMass: Float32Array.of(0.25, 0.5) };
+    const out = clippedSurrogate(cut, { ...config, entropyBonus: 0 });
+    // By hand: κ A on policy; the second token's ratio e^0.5 is clipped at 1.28.
+    expect([...out.dLogProbs]).toEqual([-0.25, 0]);
+    expect(out.loss).toBeCloseTo(-(0.25 * 2 + 0.5 * 1.28) / 2, 7);
+    expect(out.clipped).toBe(1);
   });
 
   it("does not depend on how a batch is split", () => {
