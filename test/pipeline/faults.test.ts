@@ -1,0 +1,202 @@
+/** What breaks around a run, for real: a full disk, killed processes, bad model files, a model too large. */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { stringify } from "yaml";
+import { AgentRLError } from "../../src/errors.ts";
+import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
+import { fromRanges } from "../../src/pipeline/messages.ts";
+import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
+
+const folder = temporaryFolder();
+let model = "";
+beforeAll(async () => {
+  model = await makeModel(folder.path);
+});
+afterAll(() => folder.remove());
+
+function settings(overrides: Record<string, unknown> = {}) {
+  return {
+    model: { path: model },
+    steps: 6,
+    tasks,
+    rollout: { maxSequences: 16, groupSize: 4, groupsPerStep: 2, maxTokensPerTurn: 16, contextLimit: 320 },
+    learner: { microBatchTokens: 700 },
+    staleness: { maxLag: 1 },
+    algorithm: { entropyBonus: 0.01 },
+    checkpoint: { every: 1, keep: 3 },
+    ...overrides,
+  };
+}
+
+async function failureOf(work: Promise<unknown>): Promise<AgentRLError> {
+  const error = await work.then(
+    () => null,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(AgentRLError);
+  return error as AgentRLError;
+}
+
+/** Processes below `pid` whose command line names `what`. */
+function descendants(pid: number, what: string): number[] {
+  const rows = execFileSync("ps", ["-eo", "pid=,ppid=,args="], { encoding: "utf8" })
+    .split("\n")
+    .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line))
+    .filter((match) => match !== null)
+    .map(([, id, parent, args]) => ({ id: Number(id), parent: Number(parent), args: args! }));
+  return rows.filter((row) => row.parent === pid && row.args.includes(what)).map((row) => row.id);
+}
+
+describe("a full disk", () => {
+  it("stops the run with its cause, and the last checkpoint is intact", async ({ skip }) => {
+    const out = join(folder.path, "full-disk");
+    mkdirSync(out);
+    if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", out]).status !== 0) {
+      console.log("skipped: mounting a tmpfs needs root on Linux");
+      skip();
+    }
+    try {
+      const options = { ...runOptions(folder.path, "full", settings({ steps: 50 })), out };
+      const error = await failureOf(
+        run({
+          ...options,
+          onEvent: (event) => {
+            if (event.type === "checkpoint" && event.step === 2) {
+              // `dd` ends with an error when the file system is full, which is the point.
+              spawnSync("dd", ["if=/dev/zero", `of=${join(out, "filler")}`, "bs=4k"]);
+            }
+          },
+        }),
+      );
+      expect(error.code).toBe("DISK");
+      expect(error.message).toMatch(/no space|ENOSPC/i);
+      const last = latestCheckpoint(join(out, "checkpoints"))!;
+      const { state } = readCheckpoint(last);
+      expect(state.step).toBeGreaterThanOrEqual(2);
+      rmSync(join(out, "filler"));
+      const { summary } = await run({
+        ...runOptions(folder.path, "full", settings({ steps: state.step + 2 })),
+        out,
+        resume: true,
+      });
+      expect(summary.steps).toBe(state.step + 2);
+    } finally {
+      spawnSync("umount", [out]);
+    }
+  });
+});
+
+describe("a killed process", () => {
+  it("(the learner) ends the run with an error that names the checkpoint to go on from", async () => {
+    const options = runOptions(folder.path, "learner-killed", settings({ steps: 40 }));
+    const error = await failureOf(
+      run({
+        ...options,
+        onEvent: (event) => {
+          if (event.type !== "checkpoint" || event.step !== 2) return;
+          const [learner] = descendants(process.pid, "pipeline/learner.ts");
+          process.kill(learner!, "SIGKILL");
+        },
+      }),
+    );
+    expect(error.message).toMatch(/learner process ended[\s\S]*SIGKILL[\s\S]*--resume/);
+    const { state } = readCheckpoint(latestCheckpoint(join(options.out, "checkpoints"))!);
+    const again = await run({
+      ...runOptions(folder.path, "learner-killed", settings({ steps: state.step + 2 })),
+      resume: true,
+    });
+    const { trainedGroups } = readCheckpoint(again.summary.checkpoint).state;
+    expect(fromRanges(trainedGroups)).toEqual([...Array(2 * (state.step + 2)).keys()]);
+  });
+
+  it("(the supervisor) leaves no child behind, and the run can be resumed", async () => {
+    const out = join(folder.path, "supervisor-killed");
+    const file = join(folder.path, "supervisor.yaml");
+    writeFileSync(file, stringify(settings({ steps: 400 })));
+    const cli = new URL("../../bin/agentrl.js", import.meta.url).pathname;
+    const child: ChildProcess = spawn(process.execPath, [cli, "train", file, "--out", out], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const ended = once(child, "exit");
+    await lineMatching(child, () => existsSync(join(out, "checkpoints", "latest")));
+    const children = [...descendants(child.pid!, "pipeline/")];
+    expect(children.length).toBe(2);
+    child.kill("SIGKILL");
+    await ended;
+    await Promise.all(children.map(gone));
+    const { state } = readCheckpoint(latestCheckpoint(join(out, "checkpoints"))!);
+    const steps = state.step + 1;
+    const { summary } = await run({
+      ...runOptions(folder.path, "supervisor-resumed", settings({ steps })),
+      out,
+      resume: true,
+    });
+    expect(summary.steps).toBe(steps);
+  });
+});
+
+describe("bad input", () => {
+  it("is refused by name before a process starts: a truncated weights file", async () => {
+    const broken = join(folder.path, "broken");
+    cpSync(model, broken, { recursive: true });
+    const file = join(broken, "model.safetensors");
+    truncateSync(file, statSync(file).size - 100);
+    const options = runOptions(folder.path, "broken-run", settings({ model: { path: broken } }));
+    const error = await failureOf(run(options));
+    expect(error.code).toBe("MODEL_FILE");
+    expect(error.message).toContain("model.safetensors");
+    expect(error.message).toMatch(/expected/);
+  });
+
+  it("is refused by name: a tokenizer that does not match the model", async () => {
+    const mixed = join(folder.path, "mixed");
+    cpSync(model, mixed, { recursive: true });
+    const file = join(mixed, "config.json");
+    const config = JSON.parse(readFileSync(file, "utf8"));
+    writeFileSync(file, JSON.stringify({ ...config, vocab_size: config.vocab_size - 50 }));
+    const error = await failureOf(run(runOptions(folder.path, "mixed-run", settings({ model: { path: mixed } }))));
+    expect(["TOKENIZER", "MODEL_FILE"]).toContain(error.code);
+    expect(error.message).toMatch(/vocab/i);
+  });
+
+  it("is refused by name: a run too large for the machine's memory", async () => {
+    const learner = { microBatchTokens: 2_000_000_000 };
+    const error = await failureOf(run(runOptions(folder.path, "large-run", settings({ learner }))));
+    expect(error.code).toBe("MEMORY");
+    expect(error.message).toMatch(/needed[\s\S]*available/);
+  });
+
+  it("is refused by name: a run folder that holds another run, a checkpoint of another config", async () => {
+    const first = await run(runOptions(folder.path, "twice", settings({ steps: 1 })));
+    expect(first.summary.steps).toBe(1);
+    const again = await failureOf(run(runOptions(folder.path, "twice", settings({ steps: 2 }))));
+    expect(again.message).toMatch(/holds a run already[\s\S]*--resume/);
+    const other = runOptions(folder.path, "twice", settings({ steps: 2, algorithm: { entropyBonus: 0.02 } }));
+    const mixed = await failureOf(run({ ...other, resume: true }));
+    expect(mixed.code).toBe("CHECKPOINT");
+    expect(mixed.message).toMatch(/another config/);
+  });
+});
+
+/** Waits for output of `child` after which `check` holds; the child's end is a failure. */
+async function lineMatching(child: ChildProcess, check: () => boolean): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    let text = "";
+    const look = (chunk: Buffer) => {
+      text += chunk.toString();
+      if (check()) resolve();
+    };
+    child.stdout!.on("data", look);
+    child.stderr!.on("data", look);
+    child.once("exit", (code) => reject(new Error(`ended early with ${code}: ${text}`)));
+  });
+}
+
+/** Resolves when the process is gone: `tail --pid` waits for exactly that. */
+async function gone(pid: number): Promise<void> {
+  const tail = spawn("tail", [`--pid=${pid}`, "-f", "/dev/null"]);
+  await once(tail, "exit");
+}
