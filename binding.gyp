@@ -28,18 +28,37 @@
       "defines": ["AGENTRL_ISA=plain", "AGENTRL_ISA_PLAIN"]
     },
     {
+      "target_name": "shm",
+      "type": "static_library",
+      "sources": ["<!@(<(sources_of).shm.join(' ')\")"]
+    },
+    {
       "target_name": "agentrl",
       "sources": [
         "<!@(<(sources_of).cpu.join(' ')\")",
-        "<!@(<(sources_of).shm.join(' ')\")",
         "<!@(<(sources_of).bindings.join(' ')\")"
       ],
-      "dependencies": ["cpu_plain"],
+      "dependencies": ["cpu_plain", "shm"],
       "conditions": [
         ["target_arch=='x64'", { "dependencies": ["cpu_avx2", "cpu_avx512"] }],
         ["target_arch=='arm64'", { "dependencies": ["cpu_neon"] }],
         ["OS=='linux'", { "libraries": ["-ldl", "-lrt", "-lpthread"] }]
       ]
+    },
+    # What `npm test` kills a thousand times: processes of its own, for which Node would start too slowly.
+    {
+      "target_name": "ring_stress",
+      "type": "executable",
+      "sources": ["native/shm/test/ring_stress_test.cc"],
+      "dependencies": ["shm"],
+      "conditions": [["OS=='linux'", { "libraries": ["-lrt", "-lpthread"] }]]
+    },
+    {
+      "target_name": "kill_step",
+      "type": "executable",
+      "sources": ["native/shm/test/kill_step_test.cc"],
+      "dependencies": ["shm"],
+      "conditions": [["OS=='linux'", { "libraries": ["-lrt", "-lpthread"] }]]
     }
   ],
   "conditions": [

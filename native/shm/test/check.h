@@ -27,8 +27,8 @@
 
 namespace agentrl::shm {
 
-// A segment name of this process's own.
-inline std::string TestName(const char* what) { return "/agentrl-test-" + std::to_string(getpid()) + "-" + what; }
+// A segment name of this process's own, which nobody who tidies up agentrl-* removes.
+inline std::string TestName(const char* what) { return "/agentrl_test-" + std::to_string(getpid()) + "-" + what; }
 
 inline uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
 
 #include "../ring.h"
 #include "check.h"
@@ -95,6 +97,7 @@ bool IsWhole(const std::vector<uint64_t>& words, size_t bytes) {
 std::unique_ptr<Ring> Open(const std::string& name) {
   Error error;
   auto ring = Ring::Open(name, &error);
+  if (ring == nullptr) fprintf(stderr, "%s: %s\n", error.what.c_str(), error.got.c_str());
   CHECK(ring != nullptr);
   return ring;
 }
@@ -176,7 +179,9 @@ int Run(const Options& options) {
     const pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
+#if defined(__linux__)
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
       if (getppid() != parent) _exit(1);
       if (producer) {
         Produce(name, memory, self, seed);

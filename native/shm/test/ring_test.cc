@@ -2,6 +2,7 @@
 // stale segments. Threads share a handle here, which is what thread sanitizer can judge.
 #include "../ring.h"
 
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -250,6 +251,36 @@ void DeadOwners() {
   Unlink(name);
 }
 
+void Processes() {
+  const ProcessToken self = SelfToken();
+  CHECK(IsAlive(self));
+  CHECK_EQ(PidOf(self), getpid());
+  // The same process id with another start time is another process: that one is dead.
+  CHECK(!IsAlive(self ^ 1));
+  CHECK(!IsAlive(0));
+  CHECK(IsAlive(self & ~((ProcessToken{1} << 42) - 1)));  // start time unknown
+  int pipes[2];
+  CHECK(pipe(pipes) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const ProcessToken mine = SelfToken();
+    CHECK(write(pipes[1], &mine, sizeof mine) == sizeof mine);
+    pause();
+  }
+  ProcessToken token;
+  CHECK(read(pipes[0], &token, sizeof token) == sizeof token);
+  CHECK(IsAlive(token));
+  kill(child, SIGSTOP);
+  CHECK(IsAlive(token));
+  kill(child, SIGKILL);
+  // Dead from the moment it is a zombie, before anyone has waited for it.
+  siginfo_t info;
+  CHECK(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) == 0);
+  CHECK(!IsAlive(token));
+  waitpid(child, nullptr, 0);
+  CHECK(!IsAlive(token));
+}
+
 // A large record gets its place although small ones would take every gap.
 void Fairness() {
   const std::string name = TestName("fair");
@@ -357,6 +388,7 @@ int main() {
   AckAndReturn();
   TimeoutsAndClosing();
   Corruption();
+  Processes();
   DeadOwners();
   Segments();
   Threads();
