@@ -43,19 +43,27 @@ Taken TakenFrom(const Napi::CallbackInfo& info) {
   return taken;
 }
 
-// ringTryTake(ring, about: Float64Array): Buffer | status; about = offset, sequence, deliveries, bytes
+// Takes a record and describes it in `about`: offset, sequence, deliveries, bytes, place in the buffer.
+Status TakeAbout(const Napi::CallbackInfo& info, Ring& ring, Taken* taken) {
+  auto about = info[1].As<Napi::Float64Array>();
+  if (about.ElementLength() < 5) throw Napi::RangeError::New(info.Env(), "about needs 5 elements");
+  const Status status = ring.TryTake(taken);
+  if (status != Status::kOk) return status;
+  double* out = about.Data();
+  out[0] = static_cast<double>(taken->offset);
+  out[1] = static_cast<double>(taken->sequence);
+  out[2] = taken->deliveries;
+  out[3] = taken->bytes;
+  out[4] = static_cast<double>(ring.Payload(*taken) - ring.buffer());
+  return status;
+}
+
+// ringTryTake(ring, about: Float64Array): Buffer | status. The Buffer is a copy.
 Napi::Value TryTake(const Napi::CallbackInfo& info) {
   Ring& ring = *Unwrap<RingHandle>(info).object;
-  auto about = info[1].As<Napi::Float64Array>();
-  if (about.ElementLength() < 4) throw Napi::RangeError::New(info.Env(), "about needs 4 elements");
   Taken taken;
-  Status status = ring.TryTake(&taken);
+  Status status = TakeAbout(info, ring, &taken);
   if (status != Status::kOk) return Code(info.Env(), status);
-  double* out = about.Data();
-  out[0] = static_cast<double>(taken.offset);
-  out[1] = static_cast<double>(taken.sequence);
-  out[2] = taken.deliveries;
-  out[3] = taken.bytes;
   napi_value buffer;
   void* data;
   // Not zeroed first, unlike a new Uint8Array.
@@ -66,6 +74,25 @@ Napi::Value TryTake(const Napi::CallbackInfo& info) {
   status = ring.Read(taken, data);
   if (status != Status::kOk) return Code(info.Env(), status);
   return Napi::Value(info.Env(), buffer);
+}
+
+// ringTryTakeInPlace(ring, about: Float64Array): status. The record is checked and lies in ringBuffer at `place`.
+Napi::Value TryTakeInPlace(const Napi::CallbackInfo& info) {
+  Ring& ring = *Unwrap<RingHandle>(info).object;
+  Taken taken;
+  Status status = TakeAbout(info, ring, &taken);
+  if (status == Status::kOk) status = ring.Verify(taken);
+  return Code(info.Env(), status);
+}
+
+// ringBuffer(ring): ArrayBuffer over the circular buffer. It keeps the mapping alive. To be called once per handle: one
+// address must not back two ArrayBuffers.
+Napi::Value Buffer(const Napi::CallbackInfo& info) {
+  Ring& ring = *Unwrap<RingHandle>(info).object;
+  auto* keep = new std::shared_ptr<Segment>(ring.segment());
+  return Napi::ArrayBuffer::New(
+      info.Env(), ring.buffer(), ring.capacity(),
+      [](Napi::Env, void*, std::shared_ptr<Segment>* held) { delete held; }, keep);
 }
 
 Napi::Value Ack(const Napi::CallbackInfo& info) {
@@ -145,6 +172,8 @@ void RegisterRing(Napi::Env env, Napi::Object exports) {
   exports.Set("ringOpen", Napi::Function::New(env, Open));
   exports.Set("ringTryPush", Napi::Function::New(env, TryPush));
   exports.Set("ringTryTake", Napi::Function::New(env, TryTake));
+  exports.Set("ringTryTakeInPlace", Napi::Function::New(env, TryTakeInPlace));
+  exports.Set("ringBuffer", Napi::Function::New(env, Buffer));
   exports.Set("ringAck", Napi::Function::New(env, Ack));
   exports.Set("ringReturn", Napi::Function::New(env, Return));
   exports.Set("ringWaitData", Napi::Function::New(env, WaitData));

@@ -1,7 +1,10 @@
 #include "crc32c.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+
+#include "crc32c_fold.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -52,8 +55,6 @@ inline uint64_t Load(const uint8_t* from) {
   memcpy(&word, from, sizeof word);
   return word;
 }
-
-inline void Store(uint8_t* to, uint64_t word) { memcpy(to, &word, sizeof word); }
 
 inline uint32_t StepTable(uint32_t crc, uint64_t word) {
   word ^= crc;
@@ -127,49 +128,29 @@ inline uint32_t AppendZeros(const ZeroTable& table, uint32_t crc) {
   return table[0][crc & 0xff] ^ table[1][(crc >> 8) & 0xff] ^ table[2][(crc >> 16) & 0xff] ^ table[3][crc >> 24];
 }
 
-template <bool kCopy>
-AGENTRL_CRC_TARGET uint32_t Stretches(size_t stretch, const ZeroTable& zeros, uint32_t crc, uint8_t*& to,
-                                      const uint8_t*& from, size_t& bytes) {
+AGENTRL_CRC_TARGET uint32_t Stretches(size_t stretch, const ZeroTable& zeros, uint32_t crc, const uint8_t*& from,
+                                      size_t& bytes) {
   while (bytes >= 3 * stretch) {
     uint32_t second = 0, third = 0;
     for (size_t i = 0; i < stretch; i += 8) {
-      const uint64_t x = Load(from + i), y = Load(from + stretch + i), z = Load(from + 2 * stretch + i);
-      crc = Step8(crc, x);
-      second = Step8(second, y);
-      third = Step8(third, z);
-      if constexpr (kCopy) {
-        Store(to + i, x);
-        Store(to + stretch + i, y);
-        Store(to + 2 * stretch + i, z);
-      }
+      crc = Step8(crc, Load(from + i));
+      second = Step8(second, Load(from + stretch + i));
+      third = Step8(third, Load(from + 2 * stretch + i));
     }
     crc = AppendZeros(zeros, crc) ^ second;
     crc = AppendZeros(zeros, crc) ^ third;
     from += 3 * stretch;
-    if constexpr (kCopy) to += 3 * stretch;
     bytes -= 3 * stretch;
   }
   return crc;
 }
 
-template <bool kCopy>
-AGENTRL_CRC_TARGET uint32_t Hardware(uint8_t* to, const uint8_t* from, size_t bytes) {
-  uint32_t crc = ~0u;
-  crc = Stretches<kCopy>(kLong, kLongZeros, crc, to, from, bytes);
-  crc = Stretches<kCopy>(kShort, kShortZeros, crc, to, from, bytes);
-  for (; bytes >= 8; bytes -= 8, from += 8) {
-    const uint64_t word = Load(from);
-    crc = Step8(crc, word);
-    if constexpr (kCopy) {
-      Store(to, word);
-      to += 8;
-    }
-  }
-  for (; bytes > 0; --bytes, ++from) {
-    crc = Step1(crc, *from);
-    if constexpr (kCopy) *to++ = *from;
-  }
-  return ~crc;
+AGENTRL_CRC_TARGET uint32_t Hardware(uint32_t crc, const uint8_t* from, size_t bytes) {
+  crc = Stretches(kLong, kLongZeros, crc, from, bytes);
+  crc = Stretches(kShort, kShortZeros, crc, from, bytes);
+  for (; bytes >= 8; bytes -= 8, from += 8) crc = Step8(crc, Load(from));
+  for (; bytes > 0; --bytes, ++from) crc = Step1(crc, *from);
+  return crc;
 }
 
 AGENTRL_CRC_TARGET uint64_t ChecksumHardware(const uint8_t* from, size_t bytes) {
@@ -206,18 +187,65 @@ bool HasInstruction() {
   return false;
 #endif
 }
-const bool kHardware = HasInstruction();
 
 #endif  // AGENTRL_CRC_HARDWARE
 
-}  // namespace
-
-uint32_t Crc32cPlain(const void* data, size_t bytes) {
-  const uint8_t* from = static_cast<const uint8_t*>(data);
-  uint32_t crc = ~0u;
+uint32_t ByTable(uint32_t crc, const uint8_t* from, size_t bytes) {
   for (; bytes >= 8; bytes -= 8, from += 8) crc = StepTable(crc, Load(from));
   for (; bytes > 0; --bytes, ++from) crc = (crc >> 8) ^ kTables[0][(crc ^ *from) & 0xff];
-  return ~crc;
+  return crc;
+}
+
+CrcPath FindBest() {
+#if defined(AGENTRL_CRC_FOLD)
+  if (CanFold()) return CrcPath::kFold;
+#endif
+#if defined(AGENTRL_CRC_HARDWARE)
+  if (HasInstruction()) return CrcPath::kInstruction;
+#endif
+  return CrcPath::kTables;
+}
+const CrcPath kBest = FindBest();
+
+// The register after `bytes` more.
+uint32_t Continue(CrcPath path, uint32_t crc, const uint8_t* from, size_t bytes) {
+#if defined(AGENTRL_CRC_FOLD)
+  if (path == CrcPath::kFold && bytes >= 2 * kFoldBytes) {
+    const size_t whole = bytes / kFoldBytes * kFoldBytes;
+    crc = Fold(crc, from, whole);
+    from += whole;
+    bytes -= whole;
+  }
+#endif
+#if defined(AGENTRL_CRC_HARDWARE)
+  if (path != CrcPath::kTables) return Hardware(crc, from, bytes);
+#endif
+  (void)path;
+  return ByTable(crc, from, bytes);
+}
+
+}  // namespace
+
+CrcPath BestCrcPath() { return kBest; }
+
+const char* NameOf(CrcPath path) {
+  switch (path) {
+    case CrcPath::kFold:
+      return "vpclmulqdq";
+    case CrcPath::kInstruction:
+#if defined(__aarch64__)
+      return "armv8-crc";
+#else
+      return "sse4.2";
+#endif
+    case CrcPath::kTables:
+      return "tables";
+  }
+  return "";
+}
+
+uint32_t Crc32cBy(CrcPath path, const void* data, size_t bytes) {
+  return ~Continue(std::min(path, kBest), ~0u, static_cast<const uint8_t*>(data), bytes);
 }
 
 uint64_t Checksum64Plain(const void* data, size_t bytes) {
@@ -245,37 +273,29 @@ uint64_t Checksum64Plain(const void* data, size_t bytes) {
 }
 
 uint32_t Crc32c(const void* data, size_t bytes) {
-#if defined(AGENTRL_CRC_HARDWARE)
-  if (kHardware) return Hardware<false>(nullptr, static_cast<const uint8_t*>(data), bytes);
-#endif
-  return Crc32cPlain(data, bytes);
+  return ~Continue(kBest, ~0u, static_cast<const uint8_t*>(data), bytes);
 }
 
 uint32_t Crc32cCopy(void* to, const void* from, size_t bytes) {
-#if defined(AGENTRL_CRC_HARDWARE)
-  if (kHardware) return Hardware<true>(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(from), bytes);
-#endif
-  memcpy(to, from, bytes);
-  // Of the source: what a torn destination holds must not be what is vouched for.
-  return Crc32cPlain(from, bytes);
+  // In pieces that stay in the first-level cache between the copy and the checksum. memcpy rather than one loop for both:
+  // the processor's own string copy does not read the lines it is about to overwrite. The checksum is of the source:
+  // what a torn destination holds must not be what is vouched for.
+  constexpr size_t kPiece = 16 << 10;
+  uint32_t crc = ~0u;
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    const size_t piece = std::min(kPiece, bytes - at);
+    const uint8_t* source = static_cast<const uint8_t*>(from) + at;
+    memcpy(static_cast<uint8_t*>(to) + at, source, piece);
+    crc = Continue(kBest, crc, source, piece);
+  }
+  return ~crc;
 }
 
 uint64_t Checksum64(const void* data, size_t bytes) {
 #if defined(AGENTRL_CRC_HARDWARE)
-  if (kHardware) return ChecksumHardware(static_cast<const uint8_t*>(data), bytes);
+  if (kBest != CrcPath::kTables) return ChecksumHardware(static_cast<const uint8_t*>(data), bytes);
 #endif
   return Checksum64Plain(data, bytes);
-}
-
-const char* Crc32cVariant() {
-#if defined(AGENTRL_CRC_HARDWARE)
-#if defined(__x86_64__)
-  if (kHardware) return "sse4.2";
-#else
-  if (kHardware) return "armv8-crc";
-#endif
-#endif
-  return "tables";
 }
 
 }  // namespace agentrl::shm

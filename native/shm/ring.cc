@@ -400,14 +400,26 @@ Status Ring::Take(Taken* taken, int64_t nanos) {
   }
 }
 
-Status Ring::Read(const Taken& taken, void* to) {
-  Entry* entry = At(taken.offset);
-  if (Crc32cCopy(to, entry->payload(), taken.bytes) == entry->crc) return Status::kOk;
+// A record with a wrong checksum is dropped.
+Status Ring::Settle(Entry* entry, uint32_t crc) {
+  if (crc == entry->crc) return Status::kOk;
   Add(header_->corrupt);
   entry->state.store(kDone, std::memory_order_release);
   header_->space.Notify();
   return Status::kCorrupt;
 }
+
+Status Ring::Read(const Taken& taken, void* to) {
+  Entry* entry = At(taken.offset);
+  return Settle(entry, Crc32cCopy(to, entry->payload(), taken.bytes));
+}
+
+Status Ring::Verify(const Taken& taken) {
+  Entry* entry = At(taken.offset);
+  return Settle(entry, Crc32c(entry->payload(), taken.bytes));
+}
+
+const uint8_t* Ring::Payload(const Taken& taken) const { return At(taken.offset)->payload(); }
 
 bool Ring::Ack(const Taken& taken) {
   Entry* entry = At(taken.offset);

@@ -76,6 +76,9 @@ class Ring {
   Status Take(Taken* taken, int64_t nanos);
   // Copies a taken record to `to` (taken.bytes long) and checks it. On kCorrupt the record is dropped.
   Status Read(const Taken& taken, void* to);
+  // Checks it where it lies, at Payload. That memory is the record's until it is acknowledged or given back.
+  Status Verify(const Taken& taken);
+  const uint8_t* Payload(const Taken& taken) const;
   // Each returns false when this handle no longer holds the record.
   bool Ack(const Taken& taken);
   bool Return(const Taken& taken);
@@ -97,7 +100,7 @@ class Ring {
   const std::string& name() const { return segment_->name(); }
   // The pid of whoever holds the lock, for error messages; 0 if nobody does.
   int lock_holder() const;
-  // For tests: the circular buffer, and all of the memory.
+  // The circular buffer, and all of the memory.
   uint8_t* buffer() const;
   const std::shared_ptr<Segment>& segment() const { return segment_; }
 
@@ -111,6 +114,7 @@ class Ring {
   void AdvanceHead();
   Status Sweep();
   Status SweepIfOlder(int64_t nanos);
+  Status Settle(Entry* entry, uint32_t crc);
   Status Offer(Entry* entry, uint64_t offset);
   template <typename Attempt>
   Status Wait(struct Signal& signal, int64_t nanos, Attempt attempt);

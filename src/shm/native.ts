@@ -70,8 +70,11 @@ interface ShmAddon {
   ringCreate(name: string, capacity: number): RingHandle;
   ringOpen(name: string): RingHandle;
   ringTryPush(ring: RingHandle, bytes: Uint8Array): number;
-  /** `about` receives offset, sequence, deliveries, bytes. */
+  /** `about` receives offset, sequence, deliveries, bytes, place in ringBuffer. */
   ringTryTake(ring: RingHandle, about: Float64Array): Uint8Array | number;
+  ringTryTakeInPlace(ring: RingHandle, about: Float64Array): number;
+  /** The circular buffer itself. Once per handle. */
+  ringBuffer(ring: RingHandle): ArrayBuffer;
   ringAck(ring: RingHandle, offset: number, sequence: number): boolean;
   ringReturn(ring: RingHandle, offset: number, sequence: number): boolean;
   ringWaitData(ring: RingHandle, milliseconds: number): Promise<number>;

@@ -12,22 +12,53 @@ import { type Waiting, WaitQueue, type Woken } from "./wait-queue.ts";
 
 export type { RingStats } from "./native.ts";
 
-export interface RingRecord {
-  /** A copy of its own. */
+/** A record that this process has taken. It fills the ring until it is acknowledged. */
+export class RingRecord {
+  /** A copy of its own; with `inPlace`, the ring's memory, which is not to be read after `ack` or `giveBack`. */
   readonly bytes: Uint8Array;
   /** Order in which places in the ring were given out; unique in the ring. */
   readonly sequence: number;
   /** 1 unless an earlier consumer died with it or gave it back. */
   readonly deliveries: number;
-  /** The record is never delivered again, and its space is free. Until then it fills the ring. */
-  ack(): void;
+  readonly #settle: Settle;
+  readonly #offset: number;
+  #held = true;
+
+  /** Made by `Ring.pop`. */
+  constructor(settle: Settle, bytes: Uint8Array, about: Float64Array) {
+    this.#settle = settle;
+    this.bytes = bytes;
+    this.#offset = about[0]!;
+    this.sequence = about[1]!;
+    this.deliveries = about[2]!;
+  }
+
+  /** From now on the record is never delivered again, and its space is free. */
+  ack(): void {
+    this.#end("acknowledged");
+  }
+
   /** The next pop, of any process, gets it. */
-  giveBack(): void;
+  giveBack(): void {
+    this.#end("given back");
+  }
+
+  #end(how: "acknowledged" | "given back"): void {
+    this.#settle(how, this.#held, this.#offset, this.sequence);
+    this.#held = false;
+  }
 }
+
+type Settle = (how: "acknowledged" | "given back", held: boolean, offset: number, sequence: number) => void;
 
 export interface WaitOptions {
   /** @default 60000 */
   timeoutMs?: number;
+}
+
+export interface PopOptions extends WaitOptions {
+  /** Do not copy the record out of the ring: for readers that decode it and then acknowledge it. @default false */
+  inPlace?: boolean;
 }
 
 interface PendingPush extends Waiting {
@@ -46,10 +77,23 @@ export class Ring {
   /** Largest record in bytes: a quarter of the capacity. */
   readonly maxRecordBytes: number;
   readonly #handle: RingHandle;
-  readonly #about = new Float64Array(4);
+  readonly #about = new Float64Array(5);
   readonly #pushes: WaitQueue<PendingPush>;
   readonly #pops: WaitQueue<Waiting>;
+  /** For records read in place; made once. */
+  #buffer: ArrayBuffer | undefined;
   #detached = false;
+
+  readonly #settle: Settle = (how, held, offset, sequence) => {
+    this.#check();
+    const call = how === "acknowledged" ? shm.ringAck : shm.ringReturn;
+    if (held && call(this.#handle, offset, sequence)) return;
+    throw new AgentRLError("SHARED_MEMORY", `a ring record cannot be ${how}`, {
+      where: `ring ${this.name}, record ${sequence}`,
+      got: held ? "a record this handle does not hold" : "a record already acknowledged or given back",
+      expected: "one ack or giveBack for each pop",
+    });
+  };
 
   private constructor(name: string, handle: RingHandle) {
     this.name = name;
@@ -133,9 +177,9 @@ export class Ring {
    * The next record: undefined when the time is up, null when the ring is closed and empty. Of several waiting calls the
    * first is served first. A record that fails its checksum is dropped and reported by a rejection; the ring goes on.
    */
-  async pop(options: WaitOptions = {}): Promise<RingRecord | null | undefined> {
+  async pop(options: PopOptions = {}): Promise<RingRecord | null | undefined> {
     if (this.#pops.length === 0) {
-      const record = this.tryPop();
+      const record = this.tryPop(options);
       if (record !== undefined) return record;
     }
     const { timeoutMs = defaultTimeoutMs } = options;
@@ -144,7 +188,7 @@ export class Ring {
         deadline: performance.now() + timeoutMs,
         attempt: () => {
           try {
-            const record = this.tryPop();
+            const record = this.tryPop(options);
             if (record === undefined) return false;
             resolve(record);
           } catch (error) {
@@ -159,11 +203,11 @@ export class Ring {
   }
 
   /** undefined: no record now; null: closed and empty. */
-  tryPop(): RingRecord | null | undefined {
+  tryPop(options: { inPlace?: boolean } = {}): RingRecord | null | undefined {
     this.#check();
     const about = this.#about;
-    const got = shm.ringTryTake(this.#handle, about);
-    if (typeof got !== "number") return this.#record(got, about[0]!, about[1]!, about[2]!);
+    const got = options.inPlace ? this.#takeInPlace() : shm.ringTryTake(this.#handle, about);
+    if (typeof got !== "number") return new RingRecord(this.#settle, got, about);
     if (got === Status.again || got === Status.busy) return undefined;
     if (got === Status.closed) return null;
     throw this.#error(got, about[3], about[1]);
@@ -204,26 +248,11 @@ export class Ring {
     return unlink(this.name);
   }
 
-  #record(bytes: Uint8Array, offset: number, sequence: number, deliveries: number): RingRecord {
-    let held = true;
-    const settle = (what: string, call: (ring: RingHandle, offset: number, sequence: number) => boolean) => {
-      this.#check();
-      if (!held || !call(this.#handle, offset, sequence)) {
-        throw new AgentRLError("SHARED_MEMORY", `a ring record cannot be ${what}`, {
-          where: `ring ${this.name}, record ${sequence}`,
-          got: held ? "a record this handle does not hold" : "a record already acknowledged or given back",
-          expected: "one ack or giveBack for each pop",
-        });
-      }
-      held = false;
-    };
-    return {
-      bytes,
-      sequence,
-      deliveries,
-      ack: () => settle("acknowledged", shm.ringAck),
-      giveBack: () => settle("given back", shm.ringReturn),
-    };
+  #takeInPlace(): Uint8Array | number {
+    const status = shm.ringTryTakeInPlace(this.#handle, this.#about);
+    if (status !== Status.ok) return status;
+    this.#buffer ??= shm.ringBuffer(this.#handle);
+    return new Uint8Array(this.#buffer, this.#about[4], this.#about[3]);
   }
 
   #check(): void {

@@ -1,4 +1,4 @@
-// CRC32C against published vectors, the instruction against the tables, and copying against not copying.
+// CRC32C against published vectors, the instructions against the tables, and copying against not copying.
 #include "../crc32c.h"
 
 #include <cstring>
@@ -31,7 +31,9 @@ int main() {
   for (int i = 0; i < 200; ++i) lengths.push_back(random.Below(99'990));
   for (const size_t length : lengths) {
     const size_t shift = random.Below(9);  // any alignment
-    const uint32_t expected = Crc32cPlain(data.data() + shift, length);
+    const uint32_t expected = Crc32cBy(CrcPath::kTables, data.data() + shift, length);
+    CHECK_EQ(Crc32cBy(CrcPath::kInstruction, data.data() + shift, length), expected);
+    CHECK_EQ(Crc32cBy(CrcPath::kFold, data.data() + shift, length), expected);
     CHECK_EQ(Crc32c(data.data() + shift, length), expected);
     memset(copy.data(), 0xaa, length + 9);
     CHECK_EQ(Crc32cCopy(copy.data() + 1, data.data() + shift, length), expected);
@@ -53,5 +55,5 @@ int main() {
   CHECK(Checksum64(data.data(), 4095) != whole);
   const std::vector<uint8_t> zeros(64);
   CHECK(Checksum64(zeros.data(), 64) != Checksum64(zeros.data(), 63));
-  printf("crc32c: %s\n", Crc32cVariant());
+  printf("crc32c: %s\n", NameOf(BestCrcPath()));
 }
