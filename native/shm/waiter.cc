@@ -5,10 +5,16 @@
 namespace agentrl::shm {
 
 struct Waiter::Job {
-  Napi::Promise::Deferred deferred;
+  napi_deferred deferred;
   std::function<int()> wait;
   Waiter* waiter;  // null once the promise is settled
   int result;
+
+  // Plain Node-API: in an environment that is being terminated these calls fail, and must not throw about it.
+  void Resolve(napi_env env) const {
+    napi_value value;
+    if (napi_create_int32(env, result, &value) == napi_ok) napi_resolve_deferred(env, deferred, value);
+  }
 };
 
 Waiter::Waiter(Napi::Env env, const char* name, std::function<void()> cancel)
@@ -45,7 +51,10 @@ void Waiter::End() {
 
 Napi::Value Waiter::Run(Napi::Env env, std::function<int()> wait) {
   if (job_ != nullptr) throw Napi::Error::New(env, "a wait of this kind is already running on this handle");
-  auto job = std::make_shared<Job>(Job{Napi::Promise::Deferred::New(env), std::move(wait), this, 0});
+  napi_deferred deferred;
+  napi_value promise;
+  if (napi_create_promise(env, &deferred, &promise) != napi_ok) throw Napi::Error::New(env);
+  auto job = std::make_shared<Job>(Job{deferred, std::move(wait), this, 0});
   {
     std::lock_guard<std::mutex> guard(mutex_);
     if (ended_) throw Napi::Error::New(env, "this handle is closed");
@@ -55,7 +64,7 @@ Napi::Value Waiter::Run(Napi::Env env, std::function<int()> wait) {
   job_ = std::move(job);
   channel_.Ref(env);
   changed_.notify_one();
-  return job_->deferred.Promise();
+  return Napi::Value(env, promise);
 }
 
 void Waiter::Loop() {
@@ -80,9 +89,9 @@ void Waiter::Settle(Napi::Env env, Napi::Function, std::nullptr_t*, std::shared_
   // No environment: it is being torn down, and nobody waits for the promise.
   if (static_cast<napi_env>(env) == nullptr || job->waiter == nullptr) return;
   Waiter* waiter = std::exchange(job->waiter, nullptr);
-  waiter->channel_.Unref(env);
+  napi_unref_threadsafe_function(env, waiter->channel_);
   waiter->job_.reset();
-  job->deferred.Resolve(Napi::Number::New(env, job->result));
+  job->Resolve(env);
 }
 
 void Waiter::Stop(Napi::Env env, int result) {
@@ -91,7 +100,8 @@ void Waiter::Stop(Napi::Env env, int result) {
   const std::shared_ptr<Job> job = std::move(job_);
   job_.reset();
   job->waiter = nullptr;
-  job->deferred.Resolve(Napi::Number::New(env, result));
+  job->result = result;
+  job->Resolve(env);
 }
 
 }  // namespace agentrl::shm
