@@ -1,6 +1,7 @@
 #include "ring.h"
 
 #include <algorithm>
+#include <ctime>
 #include <new>
 #include <vector>
 
@@ -22,6 +23,10 @@ constexpr int64_t kSweepIdle = 20'000'000;
 constexpr int64_t kSweepBusy = 500'000'000;
 // A push that has waited this long claims the next space; the claim lapses when its owner does not renew it.
 constexpr int64_t kClaimAfter = 10'000'000;
+// A producer that finds the ring full first naps: to be woken by every ack for one record's worth of space costs both
+// sides more than the copy. Until the naps are over it waits for an eighth of the ring.
+constexpr int64_t kNap = 100'000;
+constexpr int64_t kNapsLast = 2'000'000;
 constexpr int64_t kClaimLasts = 4 * kSlice;
 
 enum State : uint32_t { kReserved = 1, kCommitted = 2, kTaken = 3, kDone = 4 };
@@ -34,6 +39,11 @@ uint32_t HeaderCheck(uint64_t offset, uint64_t sequence, uint64_t span, uint32_t
   hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9 ^ span;
   hash = (hash ^ hash >> 32) * 0x94d049bb133111eb ^ bytes;
   return static_cast<uint32_t>(hash ^ hash >> 31);
+}
+
+void Sleep(int64_t nanos) {
+  const timespec time{static_cast<time_t>(nanos / 1'000'000'000), static_cast<long>(nanos % 1'000'000'000)};
+  nanosleep(&time, nullptr);
 }
 
 void Add(std::atomic<uint64_t>& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
@@ -280,9 +290,10 @@ Status Ring::TryPush(const void* data, size_t bytes) {
   return Status::kOk;
 }
 
-// Tries until it works, the time is up, or the handle is cancelled.
+// Tries until it works, the time is up, or the handle is cancelled. For the first `naps` nanoseconds it asks for no
+// wake-ups.
 template <typename Attempt>
-Status Ring::Wait(Signal& signal, int64_t nanos, Attempt attempt) {
+Status Ring::Wait(Signal& signal, int64_t nanos, int64_t naps, Attempt attempt) {
   const int64_t start = NowNanos();
   for (;;) {
     if (cancelled_.load()) return Status::kCancelled;
@@ -293,19 +304,25 @@ Status Ring::Wait(Signal& signal, int64_t nanos, Attempt attempt) {
     if (status != Status::kAgain && status != Status::kBusy) return status;
     const int64_t left = nanos - (NowNanos() - start);
     if (left <= 0) return status == Status::kBusy ? status : Status::kTimeout;
-    if (status == Status::kAgain) signal.Wait(seen, left);
+    if (status != Status::kAgain) continue;
+    if (waited < naps) {
+      Sleep(std::min(left, kNap));
+    } else {
+      signal.Wait(seen, left);
+    }
   }
 }
 
 Status Ring::WaitSpace(size_t bytes, int64_t nanos) {
   if (bytes > max_record()) return Status::kTooLarge;
   Add(header_->push_waits);
-  const Status status = Wait(header_->space, nanos, [&](int64_t waited) {
+  const Status status = Wait(header_->space, nanos, kNapsLast, [&](int64_t waited) {
     LockGuard guard(header_->lock, self_, kLockPatience);
     Status attempt = Enter(guard);
     if (attempt != Status::kOk) return attempt;
     uint64_t pad, span;
-    attempt = Fit(bytes, &pad, &span);
+    const size_t enough = header_->capacity / 8;
+    attempt = Fit(waited < kNapsLast && nanos > kNapsLast ? std::max(bytes, enough) : bytes, &pad, &span);
     const int64_t now = NowNanos();
     const uint64_t claim = header_->claim.load(std::memory_order_relaxed);
     const bool vacant = claim == 0 || claim == id_ || now >= header_->claim_until.load(std::memory_order_relaxed);
@@ -370,7 +387,7 @@ Status Ring::TryTake(Taken* taken) {
 
 Status Ring::WaitData(int64_t nanos) {
   Add(header_->pop_waits);
-  return Wait(header_->data, nanos, [&](int64_t) {
+  return Wait(header_->data, nanos, 0, [&](int64_t) {
     LockGuard guard(header_->lock, self_, kLockPatience);
     Status status = Enter(guard);
     if (status == Status::kOk) status = SweepIfOlder(kSweepIdle);

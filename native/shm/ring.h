@@ -117,7 +117,7 @@ class Ring {
   Status Settle(Entry* entry, uint32_t crc);
   Status Offer(Entry* entry, uint64_t offset);
   template <typename Attempt>
-  Status Wait(struct Signal& signal, int64_t nanos, Attempt attempt);
+  Status Wait(struct Signal& signal, int64_t nanos, int64_t naps, Attempt attempt);
 
   std::shared_ptr<Segment> segment_;
   RingHeader* header_;

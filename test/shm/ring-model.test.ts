@@ -150,16 +150,16 @@ it("behaves as a queue whose unacknowledged records come back", () => {
     { weight: 4, arbitrary: fc.nat({ max: capacity / 4 }) },
     { weight: 1, arbitrary: fc.integer({ min: capacity / 4 - 1, max: capacity / 4 + 1 }) },
   );
-  const push = fc.tuple(handle, size).map(([h, s]) => new Push(h, s));
-  const pop = fc.tuple(handle, fc.boolean()).map(([h, p]) => new Pop(h, p));
-  const ack = fc.nat().map((which) => new Settle(which, "ack"));
-  const giveBack = fc.nat().map((which) => new Settle(which, "giveBack"));
-  const commands = fc.commands(
-    [push, push, pop, pop, ack, ack, giveBack, handle.map((h) => new Reopen(h)), fc.constant(new Stats())].concat(
-      fc.constant(new Close()),
-    ),
-    { maxCommands: 200, size: "max" },
-  );
+  const push = fc.tuple(handle, size).map(([h, s]): Step => new Push(h, s));
+  const pop = fc.tuple(handle, fc.boolean()).map(([h, p]): Step => new Pop(h, p));
+  const ack = fc.nat().map((which): Step => new Settle(which, "ack"));
+  const giveBack = fc.nat().map((which): Step => new Settle(which, "giveBack"));
+  const reopen = handle.map((h): Step => new Reopen(h));
+  const rest = [new Stats(), new Close()].map((step: Step) => fc.constant(step));
+  const commands = fc.commands([push, push, pop, pop, ack, ack, giveBack, reopen, ...rest], {
+    maxCommands: 200,
+    size: "max",
+  });
   fc.assert(
     fc.property(commands, (steps) => {
       const name = freshName();
