@@ -82,7 +82,12 @@ State Inspect(const std::string& name, bool remove, ProcessToken* creator) {
   if (remove) {
     flock(file.fd, LOCK_EX);
     struct stat info;
-    if (fstat(file.fd, &info) == 0 && info.st_nlink > 0) shm_unlink(name.c_str());
+    bool linked = fstat(file.fd, &info) == 0;
+#if defined(__linux__)
+    // Elsewhere segments are no files, and have no links to count.
+    linked = linked && info.st_nlink > 0;
+#endif
+    if (linked) shm_unlink(name.c_str());
   }
   return State::kStale;
 }
@@ -193,7 +198,8 @@ std::shared_ptr<Segment> Segment::Open(const std::string& name, uint64_t magic, 
   }
   std::shared_ptr<Segment> segment(new Segment(name, data, bytes));
   const uint64_t got = segment->header()->magic.load(std::memory_order_acquire);
-  if (got != magic || segment->header()->bytes != bytes) {
+  // The system may round a segment's size up.
+  if (got != magic || segment->header()->bytes > bytes) {
     char text[128];
     snprintf(text, sizeof text, "%s: magic %016llx, %zu bytes", name.c_str(), static_cast<unsigned long long>(got), bytes);
     error->what = got == 0 ? "the shared-memory segment is not complete" : "the shared-memory segment is of another kind";

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "../wakeup.h"
+#include "../lock.h"
 #include "check.h"
 
 using namespace agentrl::shm;
@@ -281,6 +281,36 @@ void Processes() {
   CHECK(!IsAlive(token));
 }
 
+// A holder that is only stopped keeps its lock, and whoever wants it gives up in time; a dead one's is taken over.
+void Locks() {
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(page != MAP_FAILED);
+  auto* lock = new (page) RobustLock{};
+  const ProcessToken self = SelfToken();
+  const pid_t child = fork();
+  if (child == 0) {
+    lock->Acquire(SelfToken(), kMillisecond);
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status;
+  CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+  CHECK(WIFSTOPPED(status));
+  const int64_t start = NowNanos();
+  CHECK(lock->Acquire(self, 30 * kMillisecond) == Locked::kNo);
+  CHECK(NowNanos() - start >= 30 * kMillisecond);
+  CHECK_EQ(PidOf(lock->owner.load()), child);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(lock->Acquire(self, 10'000 * kMillisecond) == Locked::kTakenOver);
+  lock->Release();
+  CHECK(lock->Acquire(self, 0) == Locked::kYes);
+  // Others of the same process wait for it as well.
+  CHECK(lock->Acquire(self, kMillisecond) == Locked::kNo);
+  lock->Release();
+  munmap(page, 4096);
+}
+
 // A large record gets its place although small ones would take every gap.
 void Fairness() {
   const std::string name = TestName("fair");
@@ -389,6 +419,7 @@ int main() {
   TimeoutsAndClosing();
   Corruption();
   Processes();
+  Locks();
   DeadOwners();
   Segments();
   Threads();
