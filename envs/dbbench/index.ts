@@ -120,6 +120,7 @@ export function createDbbench(options: EnvironmentOptions = {}): Environment {
     tools,
     maxTurns: MAX_TURNS,
     split: (name) => source.split(name),
+    level: (split, index) => source.task(split, index).level,
     async start(split, index) {
       const task = source.task(split, index);
       engine ??= SqlEngine.start();

@@ -214,6 +214,7 @@ export function createKg(options: EnvironmentOptions = {}): Environment {
     tools,
     maxTurns: MAX_TURNS,
     split: (name) => source.split(name),
+    level: (split, index) => source.task(split, index).level,
     start: async (split, index) => new KgSession(source.task(split, index), prompt),
     expert: (split, index) => expert(source.task(split, index)),
     randomAction,

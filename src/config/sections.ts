@@ -22,6 +22,10 @@ export const taskSchema = z
     name: z.enum(["dbbench", "kg"]).describe("Environment."),
     split: z.string().min(1).default("train").describe("Which of the environment's frozen task lists to draw from."),
     weight: z.number().gt(0).default(1).describe("Share of this task among the groups, relative to the other tasks."),
+    levels: z
+      .record(z.string().regex(/^[1-9]\d*$/), z.number().gt(0))
+      .optional()
+      .describe("Relative weight of each level of graded tasks, as in {1: 4, 2: 1}; levels not listed are left out."),
     maxTurns: count().optional().describe("Turns an episode may take; the environment's own limit when absent."),
     options: z
       .strictObject({

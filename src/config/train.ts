@@ -40,6 +40,12 @@ const algorithmSchema = z
       .default("grpo")
       .describe("grpo: reward minus the group's mean (Shao et al. 2024, arXiv 2402.03300)."),
     normalizeStd: z.boolean().default(true).describe("Divide advantages by their standard deviation."),
+    lossMean: z
+      .enum(["trajectory", "token"])
+      .default("trajectory")
+      .describe(
+        "trajectory: every episode weighs the same (GRPO). token: every sampled token does, long episodes weigh more (DAPO).",
+      ),
     clipLow: z.number().gt(0).lt(1).default(0.2).describe("PPO clipping: the ratio counts down to 1 - clipLow."),
     clipHigh: z.number().gt(0).max(10).default(0.28).describe("PPO clipping: the ratio counts up to 1 + clipHigh."),
     entropyBonus: z.number().min(0).default(0).describe("Weight of the mean token entropy in the objective."),

@@ -81,6 +81,8 @@ export interface Environment {
   readonly tools: ToolSpec[];
   readonly maxTurns: number;
   split(name: string): Split;
+  /** Difficulty of a graded task, 1 the easiest; 0 where tasks are not graded. */
+  level(split: string, index: number): number;
   /** `seed` drives whatever the session draws at random; the task itself depends on split and index alone. */
   start(split: string, index: number, seed: number): Promise<Session>;
   /** A scripted expert for a task, where one exists. */

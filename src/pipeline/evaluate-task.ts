@@ -42,13 +42,14 @@ export async function evaluateTask(options: EvaluateTaskOptions): Promise<EvalRe
 
 async function playOne(options: EvaluateTaskOptions, index: number, at: number): Promise<EpisodeResult> {
   const { engine, dialect, environment, split, seed, environmentTimeoutMs } = options;
+  const level = environment.level(split, index);
   const started = environment.start(split, index, seed);
   const session = await withDeadline(started, environmentTimeoutMs, `${environment.name} start`);
   try {
     const prompt = promptTokens(dialect, environment, session.messages);
     // A prompt that leaves no room to answer is an outcome of the policy's context, not a fault.
     if (prompt.length >= engine.contextLimit) {
-      return { reward: 0, endReason: "context limit" };
+      return { reward: 0, endReason: "context limit", metrics: { level } };
     }
     const conversation = engine.open(prompt);
     try {
@@ -64,7 +65,7 @@ async function playOne(options: EvaluateTaskOptions, index: number, at: number):
       });
       options.onEpisode?.(trajectory);
       const { reward, endReason, metrics } = trajectory;
-      return { reward, endReason, metrics };
+      return { reward, endReason, metrics: { ...metrics, level } };
     } finally {
       conversation.close();
     }

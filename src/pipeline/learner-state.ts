@@ -15,10 +15,11 @@ import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { Weights } from "../model/weights.ts";
 import { groupAdvantages } from "../rl/advantages.ts";
-import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
+import { gatherScored, packMicroBatches } from "../rl/batch.ts";
 import { clippedSurrogate } from "../rl/objective.ts";
 import { trainedReward } from "../rl/rewards.ts";
 import { VersionChecksums } from "../rl/staleness.ts";
+import { tokenScales } from "../rl/token-scales.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
 import { batchMetrics } from "./batch-metrics.ts";
@@ -119,10 +120,7 @@ export class LearnerState {
 
     // A trajectory whose advantage is 0 has no gradient unless the entropy bonus gives it one.
     const active = trajectories.filter((one) => advantages.get(one) !== 0 || algorithm.entropyBonus > 0);
-    const denominator = Math.max(
-      1,
-      active.reduce((sum, trajectory) => sum + sampledCount(trajectory), 0),
-    );
+    const scales = tokenScales(active, algorithm.lossMean);
     this.#device.fill(this.#grads.arena, 0);
     const sums = { loss: 0, clipped: 0, ratio: 0, entropy: 0, tokens: 0 };
     for (const { items, batch } of packMicroBatches(active, Math.max(learner.microBatchTokens, rollout.contextLimit))) {
@@ -134,7 +132,7 @@ export class LearnerState {
           behaviour: gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!),
           keptMass: gatherScored(items, (trajectory, i) => trajectory.keptMass[i]!),
           advantages: gatherScored(items, (trajectory) => advantages.get(trajectory)!),
-          denominator,
+          scales: gatherScored(items, (trajectory) => scales.get(trajectory)!),
         },
         algorithm,
       );

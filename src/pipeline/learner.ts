@@ -18,7 +18,8 @@ const trained = new Set<number>();
 async function collect(setup: Setup): Promise<void> {
   const ring = Ring.open(setup.ring);
   for (;;) {
-    const record = await ring.pop({ timeoutMs: 1_000 });
+    // Read in place: decoding copies the arrays out before the record is acknowledged.
+    const record = await ring.pop({ timeoutMs: 1_000, inPlace: true });
     if (record === null) return;
     if (record === undefined) continue;
     const trajectory = decodeTrajectory(record.bytes);

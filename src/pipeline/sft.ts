@@ -16,7 +16,7 @@ import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { Weights } from "../model/weights.ts";
 import { packMicroBatches, sampledCount } from "../rl/batch.ts";
-import { mix32, TaskSampler } from "../rl/sampler.ts";
+import { mix32 } from "../rl/sampler.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { openEnvironment } from "./environments.ts";
 import type { Dialect } from "./episode.ts";
@@ -24,6 +24,7 @@ import { evaluateTask } from "./evaluate-task.ts";
 import { type ExpertEpisode, playExpert, toTrajectory } from "./expert-episodes.ts";
 import { newModel } from "./new-model.ts";
 import { openDevice } from "./open-device.ts";
+import { taskMix } from "./task-mix.ts";
 import { scheduleOf } from "./training-options.ts";
 
 export interface SftSummary {
@@ -157,14 +158,7 @@ export async function runSft(options: {
 
 /** Expert episodes as the task weights share them out; every one must have earned the full reward. */
 async function collectExperts(config: SftConfig, environments: Environment[]): Promise<ExpertEpisode[]> {
-  const sampler = new TaskSampler(
-    config.tasks.map((task, i) => ({
-      name: task.name,
-      weight: task.weight,
-      indices: environments[i]!.split(task.split).indices,
-    })),
-    config.seed,
-  );
+  const sampler = taskMix(config.tasks, environments, config.seed);
   const episodes: ExpertEpisode[] = [];
   for (let group = 0; group < config.episodes; group++) {
     const { task, index, seed } = sampler.draw(group);

@@ -12,7 +12,6 @@ import { loadModelFolder } from "../model/files.ts";
 import { assertFitsMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
-import { TaskSampler } from "../rl/sampler.ts";
 import { Ring } from "../shm/ring.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
 import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
@@ -30,6 +29,7 @@ import {
 } from "./messages.ts";
 import { maxLagOf, planRun } from "./plan.ts";
 import type { StepMetrics } from "./step-metrics.ts";
+import { taskMix } from "./task-mix.ts";
 
 /** Nothing moving for this long ends the run with the names of those who wait. */
 const stallMs = 180_000;
@@ -178,14 +178,7 @@ class Run {
     assertFitsMemory(plan.memory);
 
     const environments = config.tasks.map((task) => openEnvironment(task));
-    const sampler = new TaskSampler(
-      config.tasks.map((task, i) => ({
-        name: task.name,
-        weight: task.weight,
-        indices: environments[i]!.split(task.split).indices,
-      })),
-      config.seed,
-    );
+    const sampler = taskMix(config.tasks, environments, config.seed);
     await Promise.all(environments.map((environment) => environment.close()));
 
     const state = from === null ? null : readCheckpoint(from).state;
@@ -260,6 +253,7 @@ class Run {
     this.#lostStats.abortedTokens += rollout.stats.abortedTokens;
     this.#lostStats.retries += rollout.stats.retries;
     this.#coordinator.workerLost(worker);
+    this.#ring?.reclaim();
     if (rollout.idleRestarts >= maxIdleRestarts) {
       this.#fail(
         new AgentRLError("PIPELINE", "A rollout process keeps crashing", {

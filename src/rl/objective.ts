@@ -1,15 +1,15 @@
 /**
  * The PPO clipped surrogate (Schulman et al. 2017, Eq. 7), with the two clip ranges apart (DAPO's clip-higher, Yu et
  * al. 2025, arXiv 2503.14476) and an entropy bonus. For a sampled token with recorded log-probability μ (behaviour
- * policy), current log-probability π, advantage A and entropy H, and N the sampled tokens of the whole batch:
+ * policy), current log-probability π, advantage A and entropy H, and w_t the token's share of the batch (`tokenScales`):
  *
  *     ρ = exp(π − μ)
- *     loss = Σ_t [ −κ min(ρ A, clip(ρ, 1 − clipLow, 1 + clipHigh) A) − entropyBonus · H ] / N
+ *     loss = Σ_t w_t [ −κ min(ρ A, clip(ρ, 1 − clipLow, 1 + clipHigh) A) − entropyBonus · H ]
  *
  * Both log-probabilities are over the whole vocabulary. κ is the mass that top-k, top-p or min-p kept when the token
  * was drawn: the token came from the cut distribution, μ/κ, so κ is the importance weight from there to the whole one
- * (decoupled from the clip, as in Hilton et al. 2021, arXiv 2110.00641); 1 where nothing was cut. N is fixed before
- * the backward pass, so neither micro-batches nor packing change the gradient.
+ * (decoupled from the clip, as in Hilton et al. 2021, arXiv 2110.00641); 1 where nothing was cut. The shares are fixed
+ * before the backward pass, so neither micro-batches nor packing change the gradient.
  */
 export interface ClipConfig {
   clipLow: number;
@@ -28,8 +28,8 @@ export interface ObjectiveInput {
   keptMass: Float32Array;
   /** [n] */
   advantages: Float32Array;
-  /** N: sampled tokens of the batch. */
-  denominator: number;
+  /** [n] w. */
+  scales: Float32Array;
 }
 
 export interface ObjectiveOutput {
@@ -47,10 +47,10 @@ export interface ObjectiveOutput {
 }
 
 export function clippedSurrogate(input: ObjectiveInput, config: ClipConfig): ObjectiveOutput {
-  const { logProbs, entropies, behaviour, keptMass, advantages, denominator } = input;
+  const { logProbs, entropies, behaviour, keptMass, advantages, scales } = input;
   const n = logProbs.length;
   const dLogProbs = new Float32Array(n);
-  const dEntropies = new Float32Array(n).fill(-config.entropyBonus / denominator);
+  const dEntropies = new Float32Array(n);
   let loss = 0;
   let clipped = 0;
   let ratioSum = 0;
@@ -61,10 +61,12 @@ export function clippedSurrogate(input: ObjectiveInput, config: ClipConfig): Obj
     const bounded = Math.min(Math.max(ratio, 1 - config.clipLow), 1 + config.clipHigh);
     // The minimum takes the clipped branch exactly when the clip makes the surrogate smaller; its gradient is 0.
     const isClipped = bounded * advantage < ratio * advantage;
-    loss -= (keptMass[t]! * Math.min(ratio * advantage, bounded * advantage)) / denominator;
-    loss -= (config.entropyBonus * entropies[t]!) / denominator;
+    const weight = scales[t]! * keptMass[t]!;
+    loss -= weight * Math.min(ratio * advantage, bounded * advantage);
+    loss -= scales[t]! * config.entropyBonus * entropies[t]!;
     if (isClipped) clipped++;
-    else dLogProbs[t] = (-keptMass[t]! * ratio * advantage) / denominator;
+    else dLogProbs[t] = -weight * ratio * advantage;
+    dEntropies[t] = -scales[t]! * config.entropyBonus;
     ratioSum += ratio;
     entropySum += entropies[t]!;
   }

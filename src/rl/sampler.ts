@@ -7,8 +7,8 @@ import { AgentRLError } from "../errors.ts";
 export interface SamplerTask {
   name: string;
   weight: number;
-  /** Task indices to draw from. */
-  indices: readonly number[];
+  /** Task indices to draw from, in strata (the levels of graded tasks) of relative weight. */
+  strata: readonly { weight: number; indices: readonly number[] }[];
 }
 
 export interface GroupDraw {
@@ -26,6 +26,19 @@ export function mix32(a: number, b: number): number {
   h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
   h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
   return (h ^ (h >>> 16)) >>> 0;
+}
+
+function uniform(seed: number, draw: number): number {
+  return mix32(seed, draw) / 2 ** 32;
+}
+
+function pick(strata: SamplerTask["strata"], u: number): readonly number[] {
+  let left = u * strata.reduce((sum, stratum) => sum + stratum.weight, 0);
+  for (const { weight, indices } of strata) {
+    left -= weight;
+    if (left < 0) return indices;
+  }
+  return strata.at(-1)!.indices;
 }
 
 export class TaskSampler {
@@ -59,9 +72,9 @@ export class TaskSampler {
     const u = (group * 0.6180339887498949) % 1;
     let task = this.#cumulative.findIndex((edge) => u < edge);
     if (task < 0) task = this.#tasks.length - 1;
-    const { indices } = this.#tasks[task]!;
     const seed = mix32(this.#seed, group);
-    const index = indices[Math.floor((mix32(seed, 1) / 2 ** 32) * indices.length)]!;
+    const indices = pick(this.#tasks[task]!.strata, uniform(seed, 2));
+    const index = indices[Math.floor(uniform(seed, 1) * indices.length)]!;
     return { group, task, index, seed };
   }
 }

@@ -17,7 +17,7 @@ function input(
     behaviour: Float32Array.from(behaviour),
     advantages: Float32Array.from(advantages),
     entropies: Float32Array.from(entropies),
-    denominator,
+    scales: new Float32Array(logProbs.length).fill(1 / denominator),
   };
 }
 
