@@ -49,7 +49,9 @@ async function demo(options: DemoOptions): Promise<void> {
   );
   const out = options.out ?? mkdtempSync(join(tmpdir(), "agentrl-demo-"));
 
-  const measure = async (model: string): Promise<Scores> => {
+  // The policy that is trained is the one that samples, so that is what is measured; greedy is told beside it.
+  const { temperature } = config.rollout;
+  const measure = async (model: string, temperature: number): Promise<Scores> => {
     const scores: Scores = {};
     for (const task of config.tasks) {
       const report = await runEvaluation({
@@ -57,7 +59,7 @@ async function demo(options: DemoOptions): Promise<void> {
         policy: model,
         split: config.evaluation.split,
         episodes: heldOutEpisodes,
-        temperature: config.evaluation.temperature,
+        temperature,
         maxTokensPerTurn: config.rollout.maxTokensPerTurn,
         prompt: task.options.prompt,
         seed: config.seed,
@@ -71,7 +73,8 @@ async function demo(options: DemoOptions): Promise<void> {
 
   const names = config.tasks.map((task) => task.name).join(" and ");
   console.log(`Measuring the model on held-out tasks of ${names} …`);
-  const before = await measure(config.model.path);
+  const before = await measure(config.model.path, temperature);
+  const greedyBefore = await measure(config.model.path, 0);
   console.log(`Training it on both at once, ${config.steps} steps, generation and training side by side …`);
   const terminal = new Terminal({ out: process.stdout });
   const summary = await interruptible((signal) =>
@@ -82,16 +85,24 @@ async function demo(options: DemoOptions): Promise<void> {
     process.exitCode = 130;
     return;
   }
-  const after = await measure(summary.model);
+  const after = await measure(summary.model, temperature);
+  const greedyAfter = await measure(summary.model, 0);
   const seconds = (performance.now() - started) / 1000;
 
-  const rows = Object.keys(before).map((name) => [name, percent(before[name]!), percent(after[name]!)]);
-  console.log(`\n${table([["held-out success", "before", "after"], ...rows])}\n`);
+  const rows = Object.keys(before).map((name) =>
+    [name, before[name]!, after[name]!, greedyBefore[name]!, greedyAfter[name]!].map((cell) =>
+      typeof cell === "number" ? percent(cell) : cell,
+    ),
+  );
+  const header = ["held-out success", "before", "after", "before, greedy", "after, greedy"];
+  console.log(`\n${table([header, ...rows])}\n`);
   const { mismatch, mismatchTokens, tokensPerSecond, maxLag } = summary;
   console.log(
     `${formatDuration(seconds)} in all, ${formatCount(tokensPerSecond)} trained tokens/s, largest lag ${maxLag}, ` +
       `mismatch ${mismatch ?? "not measured"} over ${mismatchTokens} tokens`,
   );
   console.log(`Model: ${summary.model}`);
-  writeJson({ before, after, seconds, mismatch, mismatchTokens, tokensPerSecond, maxLag });
+  const greedy = { before: greedyBefore, after: greedyAfter };
+  const { sampledTokens } = summary;
+  writeJson({ before, after, greedy, seconds, mismatch, mismatchTokens, sampledTokens, tokensPerSecond, maxLag });
 }

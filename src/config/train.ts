@@ -29,6 +29,12 @@ const rolloutSchema = z
       .default(0)
       .describe("Drop tokens below this share of the likeliest token's probability; 0 = off."),
     maxTokensPerTurn: count().default(256).describe("Tokens the policy may sample in one turn."),
+    endOnParseFailure: z
+      .boolean()
+      .default(false)
+      .describe(
+        "End an episode as 'invalid action' at its first turn that does not parse, instead of letting the policy try on: credit falls on the turn that failed.",
+      ),
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
   })
   .describe("How episodes are generated.");

@@ -1,8 +1,9 @@
 /** Runs a scripted policy, the expert or the random one, over a split and sums it up. */
+
+import { AgentRLError } from "../errors.ts";
 import type { Environment, Message } from "./environment.ts";
 import { type EpisodeResult, type EvalReport, summarize } from "./report.ts";
 import { Rng } from "./rng.ts";
-import { AgentRLError } from "../errors.ts";
 
 export interface ScriptedOptions {
   split: string;

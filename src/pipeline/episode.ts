@@ -22,6 +22,8 @@ export interface Dialect {
 export interface EpisodeLimits {
   maxTurns: number;
   maxTokensPerTurn: number;
+  /** A turn that does not parse ends the episode as an invalid action. */
+  endOnParseFailure?: boolean;
   /** Milliseconds that one environment step may take. */
   environmentTimeoutMs: number;
 }
@@ -88,6 +90,10 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     const said = conversation.record.tokens.slice(start, conversation.length - 1);
     const { action, parseFailure } = parseAction(dialect.tokenizer.decode(said));
     turn.parseFailure = parseFailure;
+    if (parseFailure && limits.endOnParseFailure === true) {
+      endReason = "invalid action";
+      break;
+    }
 
     const before = performance.now();
     const result = await withDeadline(session.step(action), limits.environmentTimeoutMs, `${identity.task} step`);

@@ -144,6 +144,7 @@ class RolloutProcess {
             limits: {
               maxTurns: task.maxTurns ?? environment.maxTurns,
               maxTokensPerTurn: config.rollout.maxTokensPerTurn,
+              endOnParseFailure: config.rollout.endOnParseFailure,
               environmentTimeoutMs,
             },
             sampling: this.#sampling(),
