@@ -26,6 +26,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 function valuesOf(field: Field): fc.Arbitrary<unknown> {
   if (field.enum) return fc.constantFrom(...field.enum);
   if (field.type === "boolean") return fc.boolean();
+  // The one record in the schema: a task's levels.
+  if (field.type === "object") return fc.constantFrom({ 1: 0.5 }, { 2: 3, 5: 1 });
   if (field.type === "string") return fc.constantFrom("a", "train", "eval: x", "- y", "true", "'");
   if (field.type === "integer") {
     return fc.integer({ min: Math.max(field.minimum ?? -1000, -1000), max: Math.min(field.maximum ?? 5000, 5000) });
