@@ -69,7 +69,8 @@ export function accepts(field: Field): string {
     case "array":
       return field.minItems ? `a list of at least ${field.minItems}` : "a list";
     case "object":
-      return `a section with the keys ${Object.keys(field.properties ?? {}).join(", ")}`;
+      if (field.properties === undefined) return "a section of keys and values";
+      return `a section with the keys ${Object.keys(field.properties).join(", ")}`;
     default:
       return "another value";
   }

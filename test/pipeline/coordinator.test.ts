@@ -136,14 +136,22 @@ describe("TaskSampler", () => {
 
   it("is a pure function of seed and number", () => {
     expect(sampler.draw(123)).toEqual(sampler.draw(123));
-    const other = new TaskSampler([{ name: "a", weight: 1, strata: [{ weight: 1, indices: [...Array(1000).keys()] }] }], 8);
-    const same = new TaskSampler([{ name: "a", weight: 1, strata: [{ weight: 1, indices: [...Array(1000).keys()] }] }], 9);
+    const other = new TaskSampler(
+      [{ name: "a", weight: 1, strata: [{ weight: 1, indices: [...Array(1000).keys()] }] }],
+      8,
+    );
+    const same = new TaskSampler(
+      [{ name: "a", weight: 1, strata: [{ weight: 1, indices: [...Array(1000).keys()] }] }],
+      9,
+    );
     const differs = Array.from({ length: 20 }, (_, i) => other.draw(i).index !== same.draw(i).index);
     expect(differs.filter(Boolean).length).toBeGreaterThan(15);
   });
 
   it("refuses weights that sum to nothing", () => {
-    expect(() => new TaskSampler([{ name: "a", weight: 0, strata: [{ weight: 1, indices: [1] }] }], 1)).toThrow(/weights sum to nothing/);
+    expect(() => new TaskSampler([{ name: "a", weight: 0, strata: [{ weight: 1, indices: [1] }] }], 1)).toThrow(
+      /weights sum to nothing/,
+    );
   });
 });
 

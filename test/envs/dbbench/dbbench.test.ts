@@ -9,8 +9,8 @@ import { createDbbench, dbbenchTasks, goldMd5 } from "../../../envs/dbbench/inde
 import { loadSamples } from "../../../envs/dbbench/load.ts";
 import { reprCell } from "../../../envs/dbbench/repr.ts";
 import { promptMessages } from "../../../envs/dbbench/task.ts";
-import { runScripted } from "../../../src/env/scripted.ts";
 import type { ToolCall } from "../../../src/env/environment.ts";
+import { runScripted } from "../../../src/env/scripted.ts";
 import { canonicalJson } from "../../../src/env/split-hash.ts";
 import { TaskSource } from "../../../src/env/task-source.ts";
 import { dataFile, sessionCost } from "../../env/support.ts";
