@@ -15,7 +15,8 @@ export interface DryRun extends RunPlan {
 
 /** @throws AgentRLError when the model folder cannot be read. */
 export async function planTraining(config: TrainConfig): Promise<DryRun> {
-  const model = await loadModelFolder(config.model.path);
+  const model = loadModelFolder(config.model.path);
+  model.tensors.close();
   return { ...planRun(config, model.config), config, availableMemory: availableMemory() };
 }
 

@@ -16,10 +16,6 @@ export class PagePool {
     for (let page = size - 1; page >= 0; page--) this.#free.push(page);
   }
 
-  get free(): number {
-    return this.#free.length;
-  }
-
   /** A page used by one. Throws when none is free: admission must prevent that. */
   take(): number {
     const page = this.#free.pop();

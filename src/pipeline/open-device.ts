@@ -1,9 +1,6 @@
 /** The device that a config's `device` names. `auto` takes a hardware WebGPU adapter once that device exists. */
-import type { Device } from "../device/device.ts";
 import { NativeDevice } from "../device/native.ts";
 
 export function openDevice(_choice: "auto" | "native", threads: number): NativeDevice {
   return new NativeDevice({ threads });
 }
-
-export type { Device };

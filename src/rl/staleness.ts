@@ -52,14 +52,3 @@ export function contextVersion(trajectory: Trajectory): number {
   const first = trajectory.sampled.indexOf(1);
   return first < 0 ? -1 : trajectory.oldestVersion[first]!;
 }
-
-/** Oldest weight version that any sampled token of the trajectory depends on; -1 when nothing was sampled. */
-export function oldestVersion(trajectory: Trajectory): number {
-  let oldest = -1;
-  for (let i = 0; i < trajectory.tokens.length; i++) {
-    if (trajectory.sampled[i] !== 1) continue;
-    const version = trajectory.oldestVersion[i]!;
-    if (oldest < 0 || version < oldest) oldest = version;
-  }
-  return oldest;
-}
