@@ -171,7 +171,8 @@ class Run {
     const { config, yaml, out, resume = false } = this.#options;
     const checkpoints = join(out, "checkpoints");
     const from = resume ? latestCheckpoint(checkpoints) : null;
-    const modelFolder = from === null ? config.model.path : readCheckpoint(from).modelFolder;
+    const checkpoint = from === null ? null : readCheckpoint(from);
+    const modelFolder = checkpoint?.modelFolder ?? config.model.path;
     const model = loadModelFolder(modelFolder);
     model.tensors.close();
     const plan = planRun(config, model.config);
@@ -181,15 +182,14 @@ class Run {
     const sampler = taskMix(config.tasks, environments, config.seed);
     await Promise.all(environments.map((environment) => environment.close()));
 
-    const state = from === null ? null : readCheckpoint(from).state;
     this.#coordinator = new Coordinator({
       sampler,
       groupSize: config.rollout.groupSize,
       groupsPerStep: config.rollout.groupsPerStep,
       maxLag: maxLagOf(config),
       steps: config.steps,
-      step: state?.step ?? 0,
-      trained: fromRanges(state?.trainedGroups ?? []),
+      step: checkpoint?.state.step ?? 0,
+      trained: fromRanges(checkpoint?.state.trainedGroups ?? []),
     });
     writeFileSync(join(out, "config.yaml"), yaml);
 

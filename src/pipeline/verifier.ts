@@ -7,7 +7,7 @@ import type { NativeDevice } from "../device/native.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import type { Weights } from "../model/weights.ts";
-import { gatherScored, packMicroBatches } from "../rl/batch.ts";
+import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { comparableTokens, contextVersion, type VersionChecksums } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
@@ -50,7 +50,7 @@ export class Verifier {
   ): Promise<Checked> {
     const checked: Checked = { mismatch: 0, tokens: 0 };
     if (fraction === 0) return checked;
-    const total = trajectories.reduce((sum, one) => sum + one.sampled.reduce((count, flag) => count + flag, 0), 0);
+    const total = trajectories.reduce((sum, one) => sum + sampledCount(one), 0);
     const byVersion = this.#draw(trajectories, fraction * total, versions, seed);
     for (const [version, chosen] of byVersion) {
       const held = this.#board.acquire(version);
