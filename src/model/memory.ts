@@ -8,12 +8,14 @@ import { planBytes } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
 import { cachePlan, inferencePlan } from "./inference-pass.ts";
 import { parameterLayout } from "./parameters.ts";
-import { trainLayerPlan, trainSharedPlan } from "./train-pass.ts";
+import { trainLayerPlan, trainSharedPlan, trainSpreadPlan } from "./train-pass.ts";
 
 export interface MemoryLimits {
   /** Rows and scored rows of a training micro-batch; 0 rows: nothing is trained. */
   maxRows: number;
   maxScored: number;
+  /** Attention rows of a training micro-batch; default `maxRows`: no prefix is shared. */
+  maxSpread?: number;
   /** Pages of one engine's KV cache; 0: nothing is generated. */
   pages: number;
   /** Versions that the weight board holds. */
@@ -32,16 +34,17 @@ export interface MemoryEstimate {
 
 /** Tensors only: the JavaScript heap and the tokenizer are small beside them and not counted. */
 export function estimateMemory(config: ModelConfig, limits: MemoryLimits): MemoryEstimate {
-  const { maxRows, maxScored, pages, boardSlots, inferenceRows = 512, engines = 1 } = limits;
+  const { maxRows, maxScored, maxSpread = maxRows, pages, boardSlots, inferenceRows = 512, engines = 1 } = limits;
   const arena = 4 * parameterLayout(config).length;
   const parts = [{ name: "weight board", bytes: boardSlots * arena }];
   if (maxRows > 0) {
-    const train = { maxRows, maxScored };
+    const train = { maxRows, maxScored, maxSpread };
     const layers = Array.from({ length: config.layers }, (_, layer) => planBytes(trainLayerPlan(config, train, layer)));
     parts.push({ name: "gradients", bytes: arena });
     parts.push({ name: "optimizer moments", bytes: 2 * arena });
     parts.push({ name: "training activations", bytes: layers.reduce((a, b) => a + b, 0) });
-    parts.push({ name: "training scratch", bytes: planBytes(trainSharedPlan(config, train)) });
+    const scratch = planBytes(trainSharedPlan(config, train)) + planBytes(trainSpreadPlan(config, train) ?? {});
+    parts.push({ name: "training scratch", bytes: scratch });
   }
   if (pages > 0) {
     const inference = { maxRows: inferenceRows, pages };

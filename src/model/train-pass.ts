@@ -1,5 +1,5 @@
 /**
- * Forward and backward over one packed micro-batch of whole sequences: log-probabilities and entropies of the scored
+ * Forward and backward over one packed micro-batch of whole sequences (packed-batch.ts): log-probabilities and entropies of the scored
  * rows out, gradients of all parameters accumulated. The objective stays outside: it sees the two arrays and gives
  * back dLoss/dLogProb and dLoss/dEntropy.
  *
@@ -10,6 +10,16 @@ import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import { allocateBuffers, type BufferPlan, type Buffers, f32, freeBuffers, u32 } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
+import { checkedLayout, type PackedBatch, sharesPrefixes, type TrainLimits } from "./packed-batch.ts";
+import {
+  type AttentionRows,
+  type AttentionTensors,
+  type SpreadBuffers,
+  sharedAttention,
+  sharedAttentionBackward,
+  spreadPlan,
+  writeSpread,
+} from "./shared-attention.ts";
 import {
   attentionShape,
   finishLayer,
@@ -23,34 +33,14 @@ import {
 import { finishLayerBackward, projectionsBackward } from "./transformer-backward.ts";
 import type { Weights } from "./weights.ts";
 
-export interface PackedBatch {
-  /** [rows] sequences one after another, no padding. */
-  tokens: Uint32Array;
-  /** [sequences + 1] first row of each sequence, then `rows`. */
-  offsets: Uint32Array;
-  /** [scored] ascending: rows whose hidden state predicts a target. */
-  scoredRows: Uint32Array;
-  /** [scored] token that each scored row predicts. */
-  targets: Uint32Array;
-  /** [scored], > 0 */
-  temperatures: Float32Array;
-}
-
-export interface TrainLimits {
-  /** Rows of the largest micro-batch. */
-  maxRows: number;
-  /** Scored rows of the largest micro-batch. */
-  maxScored: number;
-}
-
-/** Positions of a packed sequence never pass the number of rows. */
+/** The rows of one sequence are distinct, so positions never pass the number of rows. */
 export function trainPositions(config: ModelConfig, limits: TrainLimits): number {
   return Math.min(config.maxPositions, limits.maxRows);
 }
 
 /** What the forward pass keeps of each layer; `tailRows` are the rows that go on behind the attention. */
 export function trainLayerPlan(config: ModelConfig, limits: TrainLimits, layer: number) {
-  const rows = limits.maxRows;
+  const { maxRows: rows, maxSpread = rows } = limits;
   const tailRows = layer === config.layers - 1 ? limits.maxScored : rows;
   const { hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
   return {
@@ -59,7 +49,7 @@ export function trainLayerPlan(config: ModelConfig, limits: TrainLimits, layer: 
     k: f32(rows * kvHeads * headDim),
     v: f32(rows * kvHeads * headDim),
     attended: f32(rows * heads * headDim),
-    lse: f32(rows * heads),
+    lse: f32(maxSpread * heads),
     middle: f32(tailRows * hiddenSize),
     gate: f32(tailRows * intermediateSize),
     up: f32(tailRows * intermediateSize),
@@ -67,13 +57,13 @@ export function trainLayerPlan(config: ModelConfig, limits: TrainLimits, layer: 
 }
 
 /** What the layers share. */
-export function trainSharedPlan(config: ModelConfig, { maxRows, maxScored }: TrainLimits) {
+export function trainSharedPlan(config: ModelConfig, { maxRows, maxScored, maxSpread = maxRows }: TrainLimits) {
   const { hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
   return {
     cosSin: f32(trainPositions(config, { maxRows, maxScored }) * headDim),
     tokens: u32(maxRows),
     positions: u32(maxRows),
-    offsets: u32(maxRows + 1),
+    offsets: u32(maxSpread + 1),
     scoredRows: u32(maxScored),
     targets: u32(maxScored),
     temperatures: f32(maxScored),
@@ -106,6 +96,12 @@ export function trainSharedPlan(config: ModelConfig, { maxRows, maxScored }: Tra
   } satisfies Record<string, BufferPlan>;
 }
 
+/** What shared prefixes take besides, where the limits allow them. */
+export function trainSpreadPlan(config: ModelConfig, limits: TrainLimits) {
+  const { maxRows, maxSpread = maxRows } = limits;
+  return sharesPrefixes(limits) ? spreadPlan(config, { maxRows, maxSpread }) : null;
+}
+
 type LayerBuffers = Buffers<ReturnType<typeof trainLayerPlan>>;
 type SharedBuffers = Buffers<ReturnType<typeof trainSharedPlan>>;
 
@@ -115,21 +111,25 @@ export class TrainPass {
   readonly #limits: TrainLimits;
   readonly #layers: LayerBuffers[];
   readonly #shared: SharedBuffers;
+  readonly #spread: SpreadBuffers | null;
   /** Sizes of the forward pass whose activations are held; undefined when there is none to go back through. */
-  #pending: { rows: number; sequences: number; scored: number } | undefined;
+  #pending: (AttentionRows & { scored: number }) | undefined;
 
   constructor(device: Device, config: ModelConfig, limits: TrainLimits) {
-    if (!(limits.maxScored >= 1 && limits.maxScored <= limits.maxRows)) {
+    const { maxRows, maxScored, maxSpread = maxRows } = limits;
+    if (!(maxScored >= 1 && maxScored <= maxRows && maxRows <= maxSpread)) {
       throw new AgentRLError("PIPELINE", "The limits of a training pass do not fit together.", {
         where: "TrainPass",
         got: limits,
-        expected: "1 <= maxScored <= maxRows",
+        expected: "1 <= maxScored <= maxRows <= maxSpread",
       });
     }
     this.#device = device;
     this.#config = config;
     this.#limits = limits;
     this.#shared = allocateBuffers(device, trainSharedPlan(config, limits), "train");
+    const spread = trainSpreadPlan(config, limits);
+    this.#spread = spread && allocateBuffers(device, spread, "train.spread");
     this.#layers = Array.from({ length: config.layers }, (_, layer) => {
       return allocateBuffers(device, trainLayerPlan(config, limits, layer), `train.layer${layer}`);
     });
@@ -145,31 +145,33 @@ export class TrainPass {
     const device = this.#device;
     const config = this.#config;
     const shared = this.#shared;
-    checkBatch(config, this.#limits, batch);
+    const layout = checkedLayout(config, this.#limits, batch);
     const rows = batch.tokens.length;
-    const sequences = batch.offsets.length - 1;
+    const spread = batch.source?.length ?? rows;
     const scored = batch.scoredRows.length;
-    this.#pending = { rows, sequences, scored };
+    const pending = { rows, spread, sequences: batch.offsets.length - 1, offsets: shared.offsets, scored };
+    this.#pending = pending;
     if (scored === 0) return { logProbs: new Float32Array(0), entropies: new Float32Array(0) };
 
     device.write(shared.tokens, batch.tokens);
-    device.write(shared.positions, positionsOf(batch.offsets, rows));
+    device.write(shared.positions, layout.positions);
     device.write(shared.offsets, batch.offsets);
     device.write(shared.scoredRows, batch.scoredRows);
     device.write(shared.targets, batch.targets);
     device.write(shared.temperatures, batch.temperatures);
+    if (spread > rows) writeSpread(device, this.#spread!, batch.source!, layout);
 
     const { hiddenSize: dim, vocabSize: vocab, heads, headDim } = config;
-    const { normed, invRms, positions, cosSin, offsets, activated, scoredRows: index } = shared;
+    const { normed, invRms, positions, cosSin, activated, scoredRows: index } = shared;
     const rotation = { cosSin, positions };
     device.embed({ table: weights.embedding, ids: shared.tokens, out: this.#layers[0]!.input, rows, dim, vocab });
     for (const [i, buffers] of this.#layers.entries()) {
       const layer = weights.layers[i]!;
-      const { input: residual, q, k, v, attended, lse, middle, gate, up } = buffers;
+      const { input: residual, q, k, v, attended, middle, gate, up } = buffers;
       normInput(device, config, layer, { residual, normed, invRms, rows });
       projectKeysValues(device, config, layer, { normed, k, v, rows }, rotation);
       projectQueries(device, config, layer, { normed, q, rows }, rotation);
-      device.attention({ ...attentionShape(config), q, k, v, out: attended, lse, offsets, sequences });
+      this.#attention(buffers, pending);
       const feedForward = { normed, invRms, gate, up, activated };
       const next = this.#layers[i + 1];
       if (next !== undefined) {
@@ -207,7 +209,7 @@ export class TrainPass {
         expected: "one forward call before each backward call",
       });
     }
-    const { rows, sequences, scored } = pending;
+    const { rows, scored } = pending;
     if (derivatives.dLogProbs.length !== scored || derivatives.dEntropies.length !== scored) {
       throw new AgentRLError("PIPELINE", "The loss's derivatives do not fit the forward pass.", {
         where: "TrainPass.backward",
@@ -222,13 +224,13 @@ export class TrainPass {
     const shared = this.#shared;
     const { hiddenSize: dim, vocabSize: vocab, heads, headDim } = config;
     const rotation = { cosSin: shared.cosSin, positions: shared.positions };
-    const { offsets, scoredRows: index, dResidual, dAttended, dQ, dK, dV } = shared;
+    const { scoredRows: index, dResidual, dAttended, dQ, dK, dV } = shared;
 
     this.#headBackward(weights, derivatives, grads, scored);
     for (let i = config.layers - 1; i >= 0; i--) {
       const layer = weights.layers[i]!;
       const layerGrads = grads.layers[i]!;
-      const { input: residual, q, k, v, attended, lse, middle, gate, up } = this.#layers[i]!;
+      const { input: residual, attended, middle, gate, up } = this.#layers[i]!;
       if (i < config.layers - 1) {
         const io = { attended, middle, gate, up, dResidual, dAttended, rows };
         finishLayerBackward(device, config, layer, layerGrads, io, shared);
@@ -241,8 +243,7 @@ export class TrainPass {
         device.scatterRows({ x: dScored, index, out: dResidual, rows: scored, dim });
         device.scatterRows({ x: dScoredAttended, index, out: dAttended, rows: scored, dim: heads * headDim });
       }
-      const forward = { ...attentionShape(config), q, k, v, out: attended, lse, offsets, sequences };
-      device.attentionBackward({ ...forward, dOut: dAttended, dQ, dK, dV });
+      this.#attentionBackward(this.#layers[i]!, pending);
       projectionsBackward(
         device,
         config,
@@ -254,6 +255,30 @@ export class TrainPass {
       );
     }
     device.embedBackward({ ids: shared.tokens, dOut: dResidual, dTable: grads.embedding, rows, dim, vocab });
+  }
+
+  #attention(io: AttentionTensors, batch: AttentionRows): void {
+    if (batch.spread > batch.rows) {
+      sharedAttention(this.#device, this.#config, io, batch, this.#spread!);
+      return;
+    }
+    const { offsets, sequences } = batch;
+    const { q, k, v, attended: out, lse } = io;
+    this.#device.attention({ ...attentionShape(this.#config), q, k, v, out, lse, offsets, sequences });
+  }
+
+  /** Goes from `dAttended` to `dQ`, `dK` and `dV`. */
+  #attentionBackward(io: AttentionTensors, batch: AttentionRows): void {
+    const { dAttended, dQ, dK, dV } = this.#shared;
+    if (batch.spread > batch.rows) {
+      const gradients = { dAttended, dQ, dK, dV };
+      sharedAttentionBackward(this.#device, this.#config, { ...io, ...gradients }, batch, this.#spread!);
+      return;
+    }
+    const { offsets, sequences } = batch;
+    const { q, k, v, attended: out, lse } = io;
+    const forward = { ...attentionShape(this.#config), q, k, v, out, lse, offsets, sequences };
+    this.#device.attentionBackward({ ...forward, dOut: dAttended, dQ, dK, dV });
   }
 
   /** Leaves the gradient of the last layer's output in `dScored`. */
@@ -292,52 +317,7 @@ export class TrainPass {
 
   destroy(): void {
     freeBuffers(this.#device, this.#shared);
+    if (this.#spread !== null) freeBuffers(this.#device, this.#spread);
     for (const buffers of this.#layers) freeBuffers(this.#device, buffers);
-  }
-}
-
-function positionsOf(offsets: Uint32Array, rows: number): Uint32Array {
-  const positions = new Uint32Array(rows);
-  for (let s = 0; s + 1 < offsets.length; s++) {
-    for (let row = offsets[s]!; row < offsets[s + 1]!; row++) positions[row] = row - offsets[s]!;
-  }
-  return positions;
-}
-
-function checkBatch(config: ModelConfig, limits: TrainLimits, batch: PackedBatch): void {
-  const { tokens, offsets, scoredRows, targets, temperatures } = batch;
-  const rows = tokens.length;
-  const scored = scoredRows.length;
-  const fail = (what: string, got: unknown, expected: string): never => {
-    throw new AgentRLError("PIPELINE", `A packed batch is malformed: ${what}.`, {
-      where: "TrainPass.forward",
-      got,
-      expected,
-    });
-  };
-  if (rows < 1 || rows > limits.maxRows) fail("number of rows", rows, `1 to ${limits.maxRows}`);
-  if (scored > limits.maxScored) fail("number of scored rows", scored, `at most ${limits.maxScored}`);
-  if (targets.length !== scored || temperatures.length !== scored) {
-    const got = { scoredRows: scored, targets: targets.length, temperatures: temperatures.length };
-    fail("lengths of the scored rows' arrays", got, "three equal lengths");
-  }
-  if (offsets.length < 2 || offsets[0] !== 0 || offsets[offsets.length - 1] !== rows) {
-    fail("sequence offsets", Array.from(offsets.subarray(0, 8)), `from 0 to ${rows}`);
-  }
-  for (let s = 0; s + 1 < offsets.length; s++) {
-    const length = offsets[s + 1]! - offsets[s]!;
-    if (length < 1 || length > config.maxPositions) {
-      fail(`length of sequence ${s}`, length, `1 to max_position_embeddings = ${config.maxPositions}`);
-    }
-  }
-  const vocab = `token ids below ${config.vocabSize}`;
-  const badToken = tokens.findIndex((token) => token >= config.vocabSize);
-  if (badToken >= 0) fail(`token of row ${badToken}`, tokens[badToken], vocab);
-  for (let i = 0; i < scored; i++) {
-    if (scoredRows[i]! >= rows || (i > 0 && scoredRows[i]! <= scoredRows[i - 1]!)) {
-      fail(`scored row ${i}`, scoredRows[i], `ascending rows below ${rows}`);
-    }
-    if (targets[i]! >= config.vocabSize) fail(`target of row ${scoredRows[i]}`, targets[i], vocab);
-    if (!(temperatures[i]! > 0)) fail(`temperature of row ${scoredRows[i]}`, temperatures[i], "a number above 0");
   }
 }

@@ -82,7 +82,8 @@ export class LearnerState {
       device,
       config: model.config,
       board,
-      // Rows per pass differ from training's on purpose: the law says that packing cannot matter.
+      // Packing differs from training's on purpose, in rows per pass and in sharing no prefix: the law says that
+      // packing cannot matter.
       maxRows: Math.max(config.rollout.contextLimit, Math.floor(config.learner.microBatchTokens / 2)),
       weightsOf: (held) => this.#weightsOf(held),
     });
@@ -98,7 +99,7 @@ export class LearnerState {
   /** One optimizer step on complete groups. */
   async train(groups: Trajectory[][]): Promise<StepMetrics> {
     const started = performance.now();
-    const { algorithm, optimizer, verify, learner, rollout } = this.#config;
+    const { algorithm, optimizer, verify } = this.#config;
     const trajectories = groups.flat();
 
     const advantages = new Map<Trajectory, number>();
@@ -123,7 +124,7 @@ export class LearnerState {
     const scales = tokenScales(active, algorithm.lossMean);
     this.#device.fill(this.#grads.arena, 0);
     const sums = { loss: 0, clipped: 0, ratio: 0, entropy: 0, tokens: 0 };
-    for (const { items, batch } of packMicroBatches(active, Math.max(learner.microBatchTokens, rollout.contextLimit))) {
+    for (const { items, batch } of packMicroBatches(active, passSize(this.#config))) {
       const { logProbs, entropies } = await this.#pass.forward(this.#weights, batch);
       const out = clippedSurrogate(
         {

@@ -117,7 +117,7 @@ export async function runSft(options: {
     const denominator = batch.reduce((sum, trajectory) => sum + sampledCount(trajectory), 0);
     device.fill(grads.arena, 0);
     let loss = 0;
-    for (const { batch: packed } of packMicroBatches(batch, maxRows)) {
+    for (const { batch: packed } of packMicroBatches(batch, { maxRows })) {
       const { logProbs } = await pass.forward(weights, packed);
       for (const logProb of logProbs) loss -= logProb / denominator;
       await pass.backward(

@@ -58,7 +58,7 @@ export class Verifier {
       if (held === null) continue;
       try {
         const limit = (trajectory: Trajectory) => comparableTokens(trajectory, versions);
-        for (const { items, batch } of packMicroBatches(chosen, this.#maxRows, limit)) {
+        for (const { items, batch } of packMicroBatches(chosen, { maxRows: this.#maxRows }, limit)) {
           const { logProbs } = await this.#pass.forward(this.#weightsOf(held), batch);
           const recorded = gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!);
           for (let t = 0; t < recorded.length; t++) {

@@ -43,6 +43,14 @@ describe("estimateMemory", () => {
     new TrainPass(train.device, config, limits);
     expect(part("training activations") + part("training scratch")).toBe(train.bytes());
 
+    const sharing = { ...limits, maxSpread: 3 * 4096 };
+    const trainSharing = countingDevice();
+    new TrainPass(trainSharing.device, config, sharing);
+    const { parts } = estimateMemory(config, sharing);
+    const training = parts.filter(({ name }) => /^training/.test(name));
+    expect(training.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(trainSharing.bytes());
+    expect(trainSharing.bytes()).toBeGreaterThan(train.bytes());
+
     const inference = countingDevice();
     new InferencePass(inference.device, config, { maxRows: 128, pages: 256 });
     // All but the page table, which grows on demand.

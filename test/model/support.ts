@@ -5,8 +5,8 @@ import type { Device } from "../../src/device/device.ts";
 import { NativeDevice } from "../../src/device/native.ts";
 import { type ModelConfig, parseModelConfig } from "../../src/model/config.ts";
 import { initWeights } from "../../src/model/init.ts";
+import type { PackedBatch } from "../../src/model/packed-batch.ts";
 import type { HostTensor } from "../../src/model/parameters.ts";
-import type { PackedBatch } from "../../src/model/train-pass.ts";
 import { Weights } from "../../src/model/weights.ts";
 
 export function makeDevice(threads = 2): Device {

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { gatherScored, packMicroBatches, sampledCount } from "../../src/rl/batch.ts";
+import type { Trajectory } from "../../src/rl/trajectory.ts";
 import { trajectory } from "./trajectories.ts";
 
 const masks = fc.array(
@@ -8,15 +9,39 @@ const masks = fc.array(
   { minLength: 1, maxLength: 8 },
 );
 
+/** Groups of samples: tokens of each sample's group prompt up to `common`, then its own; `mask` from its own on. */
+const groups = fc.array(
+  fc.array(
+    fc.record({
+      common: fc.integer({ min: 1, max: 30 }),
+      mask: fc.array(fc.constantFrom(0, 1), { minLength: 1, maxLength: 20 }),
+    }),
+    { minLength: 1, maxLength: 5 },
+  ),
+  { minLength: 1, maxLength: 4 },
+);
+
+function samplesOf(all: { common: number; mask: number[] }[][]): Trajectory[] {
+  return all.flatMap((samples, group) => {
+    const prompt = trajectory({ mask: Array(30).fill(0), group, sample: 99, vocab: 3 }).tokens;
+    return samples.map(({ common, mask }, sample) => {
+      const one = trajectory({ mask: [...Array(common).fill(0), ...mask], group, sample, vocab: 3 });
+      one.tokens.set(prompt.subarray(0, common));
+      return one;
+    });
+  });
+}
+
 describe("packMicroBatches", () => {
   it("scores every sampled token exactly once, at the row before it, in any split", () => {
     fc.assert(
       fc.property(masks, fc.integer({ min: 48, max: 200 }), (all, maxRows) => {
         const trajectories = all.map((mask, sample) => trajectory({ mask, sample }));
         const seen = new Map<object, number[]>();
-        for (const { items, batch } of packMicroBatches(trajectories, maxRows)) {
+        for (const { items, batch } of packMicroBatches(trajectories, { maxRows })) {
           expect(batch.tokens.length).toBeLessThanOrEqual(maxRows);
           expect(batch.offsets.at(-1)).toBe(batch.tokens.length);
+          expect(batch.source).toBeUndefined();
           for (const [s, item] of items.entries()) {
             const [from, to] = [batch.offsets[s]!, batch.offsets[s + 1]!];
             const tokens = item.trajectory.tokens;
@@ -38,10 +63,62 @@ describe("packMicroBatches", () => {
     );
   });
 
+  it("shares prompts within a group and micro-batch, never a scored row, and keeps every trajectory whole", () => {
+    fc.assert(
+      fc.property(groups, fc.integer({ min: 50, max: 120 }), fc.integer({ min: 1, max: 150 }), (all, maxRows, more) => {
+        const trajectories = samplesOf(all);
+        const limits = { maxRows, maxSpread: maxRows + more };
+        const packed = packMicroBatches(trajectories, limits);
+        const order = packed.flatMap(({ items }) => items.map((item) => item.trajectory));
+        expect(order).toEqual(trajectories.filter((one) => sampledCount(one) > 0));
+        for (const { items, batch } of packed) {
+          const { tokens, offsets, scoredRows, targets } = batch;
+          const spread = offsets.at(-1)!;
+          expect(tokens.length).toBeLessThanOrEqual(limits.maxRows);
+          expect(spread).toBeLessThanOrEqual(limits.maxSpread);
+          const source = batch.source ?? Uint32Array.from({ length: spread }, (_, at) => at);
+          const users = new Map<number, Trajectory[]>();
+          let scored = 0;
+          for (const [s, { trajectory: one, rows }] of items.entries()) {
+            const held = source.subarray(offsets[s]!, offsets[s + 1]!);
+            expect(held.length).toBe(rows);
+            expect(Array.from(held, (row) => tokens[row])).toEqual([...one.tokens.subarray(0, rows)]);
+            for (const row of held) users.set(row, [...(users.get(row) ?? []), one]);
+            for (let i = 1; i <= rows; i++) {
+              if (one.sampled[i] !== 1) continue;
+              expect([scoredRows[scored], targets[scored]]).toEqual([held[i - 1], one.tokens[i]]);
+              scored++;
+            }
+          }
+          expect(scoredRows.length).toBe(scored);
+          for (const row of scoredRows) expect(users.get(row)).toHaveLength(1);
+          expect([...users.keys()].sort((a, b) => a - b)).toEqual([...tokens.keys()]);
+          for (const group of users.values()) expect(new Set(group.map((one) => one.group)).size).toBe(1);
+        }
+      }),
+    );
+  });
+
+  it("computes the prompt of a group once", () => {
+    // Prompts of 6 tokens: 5 rows to share, and the row that predicts the first sampled token for each sample.
+    const group = [3, 1, 2].map((own) => ({ common: 6, mask: Array(own).fill(1) }));
+    const trajectories = samplesOf([group, [{ common: 6, mask: [1, 1] }]]);
+    const [first, ...rest] = packMicroBatches(trajectories, { maxRows: 24, maxSpread: 48 });
+    expect(rest).toEqual([]);
+    expect(first!.batch.tokens.length).toBe(8 + 1 + 2 + 7);
+    expect([...first!.batch.source!.subarray(8, 14)]).toEqual([0, 1, 2, 3, 4, 8]);
+    expect([...first!.batch.scoredRows]).toEqual([5, 6, 7, 8, 9, 10, 16, 17]);
+    // A limit of attention rows ends the micro-batch, and the next begins with a prompt of its own.
+    const split = packMicroBatches(trajectories, { maxRows: 12, maxSpread: 14 });
+    expect(split.map(({ batch }) => batch.tokens.length)).toEqual([8 + 1, 7, 7]);
+  });
+
   it("gathers per-token values in the order of the targets", () => {
     const one = trajectory({ mask: [0, 1, 0, 0, 1, 1, 0] });
     const two = trajectory({ mask: [0, 0, 1], sample: 1 });
-    const [{ items, batch }] = packMicroBatches([one, two], 100) as [ReturnType<typeof packMicroBatches>[number]];
+    const [{ items, batch }] = packMicroBatches([one, two], { maxRows: 100 }) as [
+      ReturnType<typeof packMicroBatches>[number],
+    ];
     const expected = [1, 4, 5].map((i) => one.logProbs[i]).concat(two.logProbs[2]);
     expect([...gatherScored(items, (t, i) => t.logProbs[i]!)]).toEqual(expected);
     expect(batch.tokens.length).toBe(5 + 2);
@@ -50,8 +127,8 @@ describe("packMicroBatches", () => {
 
   it("leaves out trajectories without a sampled token and cuts at a limit", () => {
     const one = trajectory({ mask: [0, 1, 1, 0, 1] });
-    expect(packMicroBatches([trajectory({ mask: [0, 0, 0] })], 50)).toEqual([]);
-    const [cut] = packMicroBatches([one], 50, () => 2);
+    expect(packMicroBatches([trajectory({ mask: [0, 0, 0] })], { maxRows: 50 })).toEqual([]);
+    const [cut] = packMicroBatches([one], { maxRows: 50 }, () => 2);
     expect(cut!.batch.targets).toEqual(one.tokens.slice(1, 3));
     expect(cut!.batch.tokens.length).toBe(2);
   });
