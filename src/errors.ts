@@ -10,6 +10,7 @@ export type ErrorCode =
   | "SAMPLE_FILE"
   | "ENVIRONMENT"
   | "DEVICE"
+  | "DEVICE_LOST"
   | "NATIVE_ADDON"
   | "SHARED_MEMORY"
   | "CHECKPOINT"

@@ -7,8 +7,8 @@
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
 
-/** Floats per cache line: each entry is aligned to it, and the padding stays zero. */
-const ALIGNMENT = 16;
+/** Entries start at multiples of 256 bytes, where any GPU can bind them; the padding stays zero. */
+const ALIGNMENT = 64;
 
 export interface ParameterEntry {
   /** Hugging Face's name of the tensor. */

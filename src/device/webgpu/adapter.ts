@@ -1,0 +1,123 @@
+/** Choice of the adapter, and the device opened on it with all that it offers. */
+import { AgentRLError } from "../../errors.ts";
+import { type InstanceOptions, openInstance } from "./instance.ts";
+import { type ProfileName, profileOf } from "./profile.ts";
+
+export interface AdapterOptions {
+  profile?: ProfileName;
+  /** Part of an adapter's name; default: the fastest. */
+  adapter?: string;
+  backend?: InstanceOptions["backend"];
+}
+
+export interface AdapterInfo {
+  vendor: string;
+  architecture: string;
+  device: string;
+  description: string;
+  /** Computes on the CPU: llvmpipe, SwiftShader, WARP. */
+  software: boolean;
+}
+
+export interface OpenAdapter {
+  device: GPUDevice;
+  info: AdapterInfo;
+  profile: ProfileName;
+  subgroupSizes: { min: number; max: number };
+  subgroupMatrixConfigs: readonly SubgroupMatrixConfig[];
+}
+
+/** One shape of matrix that the adapter multiplies at once. */
+export interface SubgroupMatrixConfig {
+  componentType: string;
+  resultComponentType: string;
+  M: number;
+  N: number;
+  K: number;
+}
+
+/** What Dawn adds to an adapter's description. */
+type ExtendedInfo = GPUAdapterInfo & { subgroupMatrixConfigs?: Iterable<SubgroupMatrixConfig> };
+
+/** Immediate data (push constants) of a dispatch: sixteen 32-bit numbers, what every adapter of Dawn has. */
+export const IMMEDIATE_BYTES = 64;
+
+const wantedFeatures = [
+  "timestamp-query",
+  "shader-f16",
+  "subgroups",
+  "subgroup-size-control",
+  "chromium-experimental-subgroup-matrix",
+] as const;
+
+const noAdapterHint =
+  "install a Vulkan driver (Debian and Ubuntu: mesa-vulkan-drivers, version 23 or newer), or use --device native";
+
+/** Null where there is no adapter at all. */
+export async function findAdapter(options: AdapterOptions = {}): Promise<GPUAdapter | null> {
+  const { enabled, disabled } = profileOf(options.profile ?? "safe");
+  const instance: InstanceOptions = { enabledToggles: enabled, disabledToggles: disabled };
+  if (options.backend !== undefined) instance.backend = options.backend;
+  if (options.adapter !== undefined) instance.adapter = options.adapter;
+  const gpu = await openInstance(instance);
+  return gpu.requestAdapter({ powerPreference: "high-performance" });
+}
+
+/**
+ * @throws AgentRLError DEVICE when there is no adapter, or it refuses the device.
+ */
+export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAdapter> {
+  const adapter = await findAdapter(options);
+  if (adapter === null) {
+    throw new AgentRLError("DEVICE", "No WebGPU adapter was found", { where: "device: webgpu", hint: noAdapterHint });
+  }
+  const info = describeAdapter(adapter);
+  const available = adapter.features as ReadonlySet<string>;
+  const requiredFeatures = wantedFeatures.filter((feature) => available.has(feature)) as GPUFeatureName[];
+  try {
+    const device = await adapter.requestDevice({
+      label: "agentrl",
+      requiredFeatures,
+      requiredLimits: limitsOf(adapter),
+    });
+    const { subgroupMinSize = 1, subgroupMaxSize = 1, subgroupMatrixConfigs = [] } = adapter.info as ExtendedInfo;
+    return {
+      device,
+      info,
+      profile: options.profile ?? "safe",
+      subgroupSizes: { min: subgroupMinSize, max: subgroupMaxSize },
+      subgroupMatrixConfigs: [...subgroupMatrixConfigs],
+    };
+  } catch (cause) {
+    throw new AgentRLError("DEVICE", "The WebGPU adapter refused to open a device", {
+      where: info.description,
+      got: cause instanceof Error ? cause.message : String(cause),
+      hint: noAdapterHint,
+      cause,
+    });
+  }
+}
+
+export function describeAdapter(adapter: GPUAdapter): AdapterInfo {
+  const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info;
+  return { vendor, architecture, device, description, software: isFallbackAdapter };
+}
+
+/** All that the adapter has: the defaults are the specification's minimum, far below any GPU. */
+function limitsOf(adapter: GPUAdapter): Record<string, number> {
+  const names: (keyof GPUSupportedLimits)[] = [
+    "maxStorageBufferBindingSize",
+    "maxBufferSize",
+    "maxStorageBuffersPerShaderStage",
+    "maxComputeWorkgroupStorageSize",
+    "maxComputeInvocationsPerWorkgroup",
+    "maxComputeWorkgroupSizeX",
+    "maxComputeWorkgroupSizeY",
+    "maxComputeWorkgroupSizeZ",
+    "maxComputeWorkgroupsPerDimension",
+    "minStorageBufferOffsetAlignment",
+  ];
+  const limits: Record<string, number> = { maxImmediateSize: IMMEDIATE_BYTES };
+  for (const name of names) limits[name] = adapter.limits[name] as number;
+  return limits;
+}

@@ -1,0 +1,55 @@
+/** Elementwise operators: one thread for four elements. */
+import type { Device } from "../../device.ts";
+import { type Gpu, operand } from "../gpu.ts";
+import type { WebGpuTensor } from "../tensor.ts";
+
+const WORKGROUP = 64;
+const PER_THREAD = 4;
+
+function groupsFor(gpu: Gpu, length: number): [number, number] {
+  return gpu.fold(Math.ceil(length / (WORKGROUP * PER_THREAD)));
+}
+
+export function fill(gpu: Gpu, tensor: WebGpuTensor, value: number): void {
+  if (Object.is(value, 0)) {
+    gpu.recorder.clear(tensor);
+    return;
+  }
+  const { length, dtype } = tensor;
+  const constants = { TYPE: dtype };
+  const params = { length, value };
+  gpu.recorder.dispatch({ kernel: "fill", constants, bindings: [tensor], params, groups: groupsFor(gpu, length) });
+}
+
+export function add(gpu: Gpu, x: Parameters<Device["add"]>[0]): void {
+  const { length } = x;
+  const a = operand("add", "a", x.a, "f32", length);
+  const b = operand("add", "b", x.b, "f32", length);
+  const out = operand("add", "out", x.out, "f32", length);
+  // A buffer must not be bound for reading and for writing at once, so what is also `out` is read through `out`.
+  const others = [a, b].filter((one) => one.allocation !== out.allocation);
+  const constants = { OTHERS: others.length };
+  const bindings = [out, ...others];
+  const params = { length };
+  gpu.recorder.dispatch({ kernel: "add", constants, bindings, params, groups: groupsFor(gpu, length) });
+}
+
+export function swiglu(gpu: Gpu, x: Parameters<Device["swiglu"]>[0]): void {
+  const { length } = x;
+  const gate = operand("swiglu", "gate", x.gate, "f32", length);
+  const up = operand("swiglu", "up", x.up, "f32", length);
+  const out = operand("swiglu", "out", x.out, "f32", length);
+  const bindings = [gate, up, out];
+  gpu.recorder.dispatch({ kernel: "swiglu", bindings, params: { length }, groups: groupsFor(gpu, length) });
+}
+
+export function swigluBackward(gpu: Gpu, x: Parameters<Device["swigluBackward"]>[0]): void {
+  const { length } = x;
+  const gate = operand("swigluBackward", "gate", x.gate, "f32", length);
+  const up = operand("swigluBackward", "up", x.up, "f32", length);
+  const dOut = operand("swigluBackward", "dOut", x.dOut, "f32", length);
+  const dGate = operand("swigluBackward", "dGate", x.dGate, "f32", length);
+  const dUp = operand("swigluBackward", "dUp", x.dUp, "f32", length);
+  const bindings = [gate, up, dOut, dGate, dUp];
+  gpu.recorder.dispatch({ kernel: "swiglu_backward", bindings, params: { length }, groups: groupsFor(gpu, length) });
+}
