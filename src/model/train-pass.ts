@@ -1,7 +1,7 @@
 /**
- * Forward and backward over one packed micro-batch of whole sequences (packed-batch.ts): log-probabilities and entropies of the scored
- * rows out, gradients of all parameters accumulated. The objective stays outside: it sees the two arrays and gives
- * back dLoss/dLogProb and dLoss/dEntropy.
+ * Forward and backward over one packed micro-batch of whole sequences (packed-batch.ts): log-probabilities and
+ * entropies of the scored rows out, gradients of all parameters accumulated. The objective stays outside: it sees the
+ * two arrays and gives back dLoss/dLogProb and dLoss/dEntropy.
  *
  * Only rows whose hidden state predicts a token of the loss are scored. They alone go through the head, and through
  * everything behind the last layer's attention: nothing else reads the other rows there.
