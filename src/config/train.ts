@@ -29,11 +29,11 @@ const rolloutSchema = z
       .default(0)
       .describe("Drop tokens below this share of the likeliest token's probability; 0 = off."),
     maxTokensPerTurn: count().default(256).describe("Tokens the policy may sample in one turn."),
-    endOnParseFailure: z
-      .boolean()
-      .default(false)
+    endOnFailure: z
+      .enum(["never", "parse", "call"])
+      .default("never")
       .describe(
-        "End an episode as 'invalid action' at its first turn that does not parse, instead of letting the policy try on: credit falls on the turn that failed.",
+        "End a training episode as 'invalid action' at its first turn that does not parse (`parse`), or that does not parse or holds a call that the environment refuses (`call`), instead of letting the policy try on: credit falls on the turn that failed, and no tokens are spent after it. Evaluations always let it try on.",
       ),
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
   })

@@ -52,6 +52,8 @@ export interface StepResult {
   done: boolean;
   /** Set when done. "completed" says that the policy reached an end, right or wrong. */
   endReason?: EndReason;
+  /** Calls of this step that were refused or could not be carried out; the messages say why. */
+  failedCalls?: number;
   /** Extra numbers for the metrics (for example f1). */
   metrics?: Record<string, number>;
 }

@@ -51,6 +51,7 @@ export abstract class ToolSession implements Session {
       });
     }
     this.#turns++;
+    const failedBefore = this.#failures;
     const messages: Message[] = [];
     try {
       const outcomes = action.calls.length === 0 ? [undefined] : action.calls;
@@ -70,7 +71,11 @@ export abstract class ToolSession implements Session {
       return this.#end(messages, "env error", 0);
     }
     if (this.#turns >= this.maxTurns) return this.#end(messages, "turn limit", 0);
-    return { messages, reward: 0, done: false };
+    return { messages, reward: 0, done: false, failedCalls: this.#failures - failedBefore };
+  }
+
+  get #failures(): number {
+    return this.#counts.invalidCalls + this.#counts.failedCalls;
   }
 
   async close(): Promise<void> {

@@ -22,8 +22,8 @@ export interface Dialect {
 export interface EpisodeLimits {
   maxTurns: number;
   maxTokensPerTurn: number;
-  /** A turn that does not parse ends the episode as an invalid action. */
-  endOnParseFailure?: boolean;
+  /** What ends the episode as an invalid action: a turn that does not parse; or also a call that is refused. */
+  endOnFailure?: "never" | "parse" | "call";
   /** Milliseconds that one environment step may take. */
   environmentTimeoutMs: number;
 }
@@ -90,7 +90,7 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     const said = conversation.record.tokens.slice(start, conversation.length - 1);
     const { action, parseFailure } = parseAction(dialect.tokenizer.decode(said));
     turn.parseFailure = parseFailure;
-    if (parseFailure && limits.endOnParseFailure === true) {
+    if (parseFailure && (limits.endOnFailure ?? "never") !== "never") {
       endReason = "invalid action";
       break;
     }
@@ -102,6 +102,10 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     Object.assign(metrics, result.metrics);
     if (result.done) {
       endReason = result.endReason ?? "completed";
+      break;
+    }
+    if (limits.endOnFailure === "call" && (result.failedCalls ?? 0) > 0) {
+      endReason = "invalid action";
       break;
     }
     if (turns.length >= limits.maxTurns) {

@@ -144,7 +144,7 @@ class RolloutProcess {
             limits: {
               maxTurns: task.maxTurns ?? environment.maxTurns,
               maxTokensPerTurn: config.rollout.maxTokensPerTurn,
-              endOnParseFailure: config.rollout.endOnParseFailure,
+              endOnFailure: config.rollout.endOnFailure,
               environmentTimeoutMs,
             },
             sampling: this.#sampling(),
