@@ -72,6 +72,8 @@ export interface AttentionArgs extends AttentionShape {
   /** u32 [sequences + 1]: row offsets of the packed sequences; each attends causally to itself only. */
   offsets: Tensor;
   sequences: number;
+  /** offsets[sequences]: a device that cannot look into its memory has to know how much work to start. */
+  rows: number;
 }
 
 export interface AttentionBackwardArgs extends AttentionArgs {

@@ -222,6 +222,7 @@ export class NativeDevice implements Device {
 
   attention(x: AttentionArgs): void {
     this.#begin();
+    checkRows("attention", x);
     addon.attention(
       f32(x.q),
       f32(x.k),
@@ -239,6 +240,7 @@ export class NativeDevice implements Device {
 
   attentionBackward(x: AttentionBackwardArgs): void {
     this.#begin();
+    checkRows("attentionBackward", x);
     addon.attentionBackward(
       f32(x.q),
       f32(x.k),
@@ -366,4 +368,15 @@ export class NativeDevice implements Device {
     for (const buffer of this.#owned) addon.release(buffer);
     this.#owned.clear();
   }
+}
+
+/** What other devices take on trust. The addon checks the offsets themselves. */
+function checkRows(operator: string, { offsets, sequences, rows }: AttentionArgs): void {
+  const end = u32(offsets)[sequences];
+  if (end === undefined || end === rows) return;
+  throw new AgentRLError("DEVICE", `${operator}: argument rows does not fit`, {
+    where: `native device, ${operator}(rows)`,
+    got: rows,
+    expected: `offsets[${sequences}] = ${end}`,
+  });
 }

@@ -66,7 +66,7 @@ export function sharedAttention(
 ): void {
   const { q, k, v, attended: out, owner } = buffers;
   spreadInputs(device, config, io, spread, buffers);
-  device.attention({ ...attentionShape(config), q, k, v, out, lse: io.lse, offsets, sequences });
+  device.attention({ ...attentionShape(config), q, k, v, out, lse: io.lse, offsets, sequences, rows: spread });
   device.gatherRows({ x: out, index: owner, out: io.attended, rows, dim: config.heads * config.headDim });
 }
 
@@ -85,7 +85,7 @@ export function sharedAttentionBackward(
   device.gatherRows({ x: io.attended, index: source, out, rows: spread, dim: width });
   device.fill(device.view(dOut, 0, spread * width), 0);
   device.scatterRows({ x: io.dAttended, index: owner, out: dOut, rows, dim: width });
-  const forward = { ...attentionShape(config), q, k, v, out, lse: io.lse, offsets, sequences };
+  const forward = { ...attentionShape(config), q, k, v, out, lse: io.lse, offsets, sequences, rows: spread };
   device.attentionBackward({ ...forward, dOut, dQ, dK, dV });
   device.gatherRows({ x: dQ, index: owner, out: io.dQ, rows, dim: width });
   // The sum over repeats is the gradient of an embedding whose ids are `source`.

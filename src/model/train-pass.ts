@@ -262,9 +262,9 @@ export class TrainPass {
       sharedAttention(this.#device, this.#config, io, batch, this.#spread!);
       return;
     }
-    const { offsets, sequences } = batch;
+    const { offsets, sequences, rows } = batch;
     const { q, k, v, attended: out, lse } = io;
-    this.#device.attention({ ...attentionShape(this.#config), q, k, v, out, lse, offsets, sequences });
+    this.#device.attention({ ...attentionShape(this.#config), q, k, v, out, lse, offsets, sequences, rows });
   }
 
   /** Goes from `dAttended` to `dQ`, `dK` and `dV`. */
@@ -275,9 +275,9 @@ export class TrainPass {
       sharedAttentionBackward(this.#device, this.#config, { ...io, ...gradients }, batch, this.#spread!);
       return;
     }
-    const { offsets, sequences } = batch;
+    const { offsets, sequences, rows } = batch;
     const { q, k, v, attended: out, lse } = io;
-    const forward = { ...attentionShape(this.#config), q, k, v, out, lse, offsets, sequences };
+    const forward = { ...attentionShape(this.#config), q, k, v, out, lse, offsets, sequences, rows };
     this.#device.attentionBackward({ ...forward, dOut: dAttended, dQ, dK, dV });
   }
 

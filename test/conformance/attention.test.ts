@@ -67,7 +67,8 @@ async function forward(device: Device, x: Case, data: Data) {
   const [q, k, v] = [upload(device, data.q), upload(device, data.k), upload(device, data.v)];
   const out = device.alloc(q.length);
   const lse = device.alloc(rowsOf(x) * x.heads);
-  const args = { ...shape, q, k, v, out, lse, offsets: upload(device, offsetsOf(lengths)), sequences: lengths.length };
+  const packing = { offsets: upload(device, offsetsOf(lengths)), sequences: lengths.length, rows: rowsOf(x) };
+  const args = { ...shape, q, k, v, out, lse, ...packing };
   device.attention(args);
   return { args, out: await device.readF32(out), lse: await device.readF32(lse) };
 }
@@ -272,7 +273,8 @@ describe("attention", () => {
       const [q, out] = [device.alloc(4 * 16), device.alloc(4 * 16)];
       const [k, v, lse] = [device.alloc(4 * 8), device.alloc(4 * 8), device.alloc(8)];
       const shape = { heads: 2, kvHeads: 1, headDim: 8, scale: 1 };
-      const packing = { offsets: upload(device, Uint32Array.from(offsets)), sequences: offsets.length - 1 };
+      const sequences = offsets.length - 1;
+      const packing = { offsets: upload(device, Uint32Array.from(offsets)), sequences, rows: offsets[sequences]! };
       return () => device.attention({ ...shape, q, k, v, out, lse, ...packing, ...change });
     };
     expect(call({})).not.toThrow();
@@ -280,6 +282,7 @@ describe("attention", () => {
     expect(call({ kvHeads: 3 })).toThrow(/attention.*heads.*multiple of kvHeads = 3/s);
     expect(call({}, [0, 3, 2])).toThrow(/attention.*offsets\[2\]/s);
     expect(call({}, [0, 5])).toThrow(/attention.*argument q/s);
+    expect(call({ rows: 3 })).toThrow(/attention.*rows.*3.*offsets\[1\] = 4/s);
     device.destroy();
   });
 });
