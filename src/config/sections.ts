@@ -3,7 +3,8 @@
  * entry in the JSON schema; its default lives here and nowhere else.
  */
 import { z } from "zod";
-import type { Conflict } from "./rules.ts";
+import { profileNames } from "../device/webgpu/profile.ts";
+import type { Conflict, NoEffectRule } from "./rules.ts";
 
 export const fraction = () => z.number().min(0).max(1);
 export const count = () => z.int().min(1);
@@ -16,6 +17,26 @@ export const seedField = z
   .max(0xffff_ffff)
   .default(1)
   .describe("Seed of every random choice of the run: tasks, sampling, initial weights.");
+
+export const deviceField = z
+  .enum(["auto", "native", "webgpu"])
+  .default("auto")
+  .describe(
+    "Where to compute. native: this machine's CPU. webgpu: a GPU of any vendor, or a software adapter. auto: webgpu where there is a hardware adapter, else native.",
+  );
+
+export const webgpuSection = z
+  .strictObject({
+    profile: z
+      .enum(profileNames)
+      .default("safe")
+      .describe(
+        "safe: every access is checked. fast: the driver's checks are off, for an adapter on which the conformance tests have passed.",
+      ),
+    adapter: z.string().min(1).optional().describe("Part of the name of the adapter to use; default: the fastest."),
+  })
+  .prefault({})
+  .describe("The WebGPU device.");
 
 export const taskSchema = z
   .strictObject({
@@ -61,6 +82,19 @@ export const optimizerSchema = z
 
 export type TaskConfig = z.output<typeof taskSchema>;
 export type OptimizerConfig = z.output<typeof optimizerSchema>;
+export interface DeviceSection {
+  device: z.output<typeof deviceField>;
+  webgpu: z.output<typeof webgpuSection>;
+}
+
+/** For the no-effect rules of both configs. */
+export const webgpuNoEffect: readonly NoEffectRule<DeviceSection>[] = [
+  {
+    path: "webgpu",
+    when: ({ device }) => device === "native",
+    why: "device is native: nothing is computed through WebGPU",
+  },
+];
 
 /** What contradicts itself in a list of tasks. */
 export function taskConflicts(tasks: readonly TaskConfig[]): Conflict[] {

@@ -1,7 +1,18 @@
 /** The config of `agentrl sft`: supervised training on the episodes of the tasks' scripted experts. */
 import { z } from "zod";
 import type { Conflict, NoEffectRule } from "./rules.ts";
-import { count, fraction, optimizerSchema, path, seedField, taskConflicts, tasksField } from "./sections.ts";
+import {
+  count,
+  deviceField,
+  fraction,
+  optimizerSchema,
+  path,
+  seedField,
+  taskConflicts,
+  tasksField,
+  webgpuNoEffect,
+  webgpuSection,
+} from "./sections.ts";
 
 const newModelSchema = z
   .strictObject({
@@ -59,7 +70,8 @@ export const sftSchema = z
       })
       .optional()
       .describe("An early stop; without it all steps are done."),
-    device: z.enum(["auto", "native"]).default("auto").describe("Where to compute."),
+    device: deviceField,
+    webgpu: webgpuSection,
   })
   .describe("Config of `agentrl sft`.");
 
@@ -67,6 +79,7 @@ export type SftConfig = z.output<typeof sftSchema>;
 export type NewModelConfig = z.output<typeof newModelSchema>;
 
 export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
+  ...webgpuNoEffect,
   {
     path: "tokenizer",
     when: (c) => c.model.path !== undefined,

@@ -4,7 +4,18 @@
  */
 import { z } from "zod";
 import type { Conflict, NoEffectRule } from "./rules.ts";
-import { count, fraction, optimizerSchema, path, seedField, taskConflicts, tasksField } from "./sections.ts";
+import {
+  count,
+  deviceField,
+  fraction,
+  optimizerSchema,
+  path,
+  seedField,
+  taskConflicts,
+  tasksField,
+  webgpuNoEffect,
+  webgpuSection,
+} from "./sections.ts";
 
 const modelSchema = z
   .strictObject({
@@ -115,10 +126,8 @@ export const trainSchema = z
       .enum(["async", "sync"])
       .default("async")
       .describe("async: generation and training never wait for each other. sync: they alternate, bit-reproducible."),
-    device: z
-      .enum(["auto", "native"])
-      .default("auto")
-      .describe("Where to compute. native: this machine's CPU. auto: the best device this version has."),
+    device: deviceField,
+    webgpu: webgpuSection,
     tasks: tasksField,
     rollout: rolloutSchema.prefault({}),
     algorithm: algorithmSchema.prefault({}),
@@ -135,6 +144,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
+  ...webgpuNoEffect,
   {
     path: "staleness.maxLag",
     when: (c) => c.mode === "sync",

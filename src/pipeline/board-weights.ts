@@ -1,16 +1,13 @@
-/**
- * The weight board as the engine's source: between two decode steps the newest version is taken by holding its slot,
- * and computed from in place. Nothing is copied.
- */
-import { NativeDevice } from "../device/native.ts";
+/** The weight board as the engine's source: between two decode steps the newest version is taken by holding its slot. */
+import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { WeightSource } from "../generate/weight-source.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { Weights } from "../model/weights.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
+import { slotReader } from "./slot-weights.ts";
 
 export async function boardWeights(options: {
-  device: NativeDevice;
+  device: Device;
   config: ModelConfig;
   board: string;
   /** How long to wait for the first version. */
@@ -24,8 +21,7 @@ export async function boardWeights(options: {
       expected: `a version within ${timeoutMs} ms`,
     });
   }
-  // A slot keeps its place in memory, so its views are made once.
-  const bySlot = new Map<number, Weights>();
+  const reader = slotReader(device, config);
   const hold = () => {
     const held = board.acquire();
     if (held === null)
@@ -33,14 +29,6 @@ export async function boardWeights(options: {
     return held;
   };
   let held = hold();
-  const current = () => {
-    let weights = bySlot.get(held.slot);
-    if (weights === undefined) {
-      weights = new Weights(device, config, NativeDevice.wrap(held.data));
-      bySlot.set(held.slot, weights);
-    }
-    return { version: held.version, weights };
-  };
   return {
     latest: () => {
       if (board.latestVersion() !== held.version) {
@@ -48,9 +36,10 @@ export async function boardWeights(options: {
         board.release(held);
         held = newer;
       }
-      return current();
+      return { version: held.version, weights: reader.weightsOf(held) };
     },
     close: () => {
+      reader.destroy();
       board.release(held);
       board.close();
     },

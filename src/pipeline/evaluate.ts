@@ -1,5 +1,6 @@
 /** `agentrl eval`: plays a scripted policy or a model on an environment's tasks and reports how often it succeeds. */
 
+import type { DeviceSection } from "../config/sections.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { EvalReport } from "../env/report.ts";
 import { runScripted } from "../env/scripted.ts";
@@ -11,7 +12,7 @@ import { packTensors, parameterLayout } from "../model/parameters.ts";
 import { Weights } from "../model/weights.ts";
 import { openEnvironment } from "./environments.ts";
 import { evaluateTask } from "./evaluate-task.ts";
-import { openDevice } from "./open-device.ts";
+import { openDevice, resolveDevice } from "./open-device.ts";
 
 export interface EvaluationOptions {
   task: string;
@@ -29,10 +30,14 @@ export interface EvaluationOptions {
   prompt?: "full" | "brief";
   seed: number;
   threads: number;
+  /** Where a model computes; default: native. */
+  device?: DeviceSection;
   maxTokensPerTurn?: number;
   /** Episodes at once. */
   concurrency?: number;
 }
+
+const onNative: DeviceSection = { device: "native", webgpu: { profile: "safe" } };
 
 export async function runEvaluation(options: EvaluationOptions): Promise<EvalReport> {
   const { task, data, policy, seed, prompt = "brief" } = options;
@@ -50,7 +55,7 @@ export async function runEvaluation(options: EvaluationOptions): Promise<EvalRep
       const contextLimit = config.maxPositions;
       const pages = concurrency * Math.ceil(contextLimit / ATTENTION_BLOCK);
       assertFitsMemory(estimateMemory(config, { maxRows: 0, maxScored: 0, pages, boardSlots: 1 }));
-      const device = openDevice("auto", options.threads);
+      const device = await openDevice(await resolveDevice(options.device ?? onNative), options.threads);
       const arena = device.alloc(parameterLayout(config).length, "f32", "weights");
       device.write(
         arena,

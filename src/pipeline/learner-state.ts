@@ -5,8 +5,7 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TrainConfig } from "../config/train.ts";
-import type { Tensor } from "../device/device.ts";
-import { NativeDevice } from "../device/native.ts";
+import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import { loadModelFolder, type ModelFolder, type ModelText } from "../model/files.ts";
 import { AdamW } from "../model/optimizer.ts";
@@ -26,6 +25,7 @@ import { batchMetrics } from "./batch-metrics.ts";
 import { readCheckpoint, writeCheckpoint } from "./checkpoint.ts";
 import { fromRanges, type Setup } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
+import { type SlotWriter, slotWriter } from "./slot-weights.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { passSize, scheduleOf } from "./training-options.ts";
 import { Verifier } from "./verifier.ts";
@@ -35,7 +35,7 @@ export class LearnerState {
   trainedGroups: number[] = [];
   readonly #setup: Setup;
   readonly #config: TrainConfig;
-  readonly #device: NativeDevice;
+  readonly #device: Device;
   readonly #model: ModelText;
   readonly #board: WeightBoard;
   readonly #pass: TrainPass;
@@ -43,11 +43,9 @@ export class LearnerState {
   readonly #optimizer: AdamW;
   readonly #checksums = new VersionChecksums();
   readonly #verifier: Verifier;
-  readonly #slots = new Map<number, Weights>();
-  #weights: Weights;
-  #data: Float32Array;
+  readonly #current: SlotWriter;
 
-  private constructor(setup: Setup, device: NativeDevice, model: ModelFolder, board: WeightBoard) {
+  private constructor(setup: Setup, device: Device, model: ModelFolder, board: WeightBoard) {
     const { config } = setup;
     this.#setup = setup;
     this.#config = config;
@@ -73,8 +71,7 @@ export class LearnerState {
     }
     const slot = board.beginWrite();
     slot.data.set(initial);
-    this.#data = slot.data;
-    this.#weights = this.#weightsOf(slot);
+    this.#current = slotWriter(device, model.config, slot);
     const checksum = board.checksum(slot.data);
     board.publish(slot, this.step, checksum);
     this.#checksums.set(this.step, checksum);
@@ -85,12 +82,11 @@ export class LearnerState {
       // Packing differs from training's on purpose, in rows per pass and in sharing no prefix: the law says that
       // packing cannot matter.
       maxRows: Math.max(config.rollout.contextLimit, Math.floor(config.learner.microBatchTokens / 2)),
-      weightsOf: (held) => this.#weightsOf(held),
     });
   }
 
   static async open(setup: Setup): Promise<LearnerState> {
-    const device = openDevice(setup.config.device, setup.config.learner.threads);
+    const device = await openDevice(setup.device, setup.config.learner.threads);
     const model = loadModelFolder(setup.modelFolder);
     const board = WeightBoard.open(setup.board);
     return new LearnerState(setup, device, model, board);
@@ -125,7 +121,7 @@ export class LearnerState {
     this.#device.fill(this.#grads.arena, 0);
     const sums = { loss: 0, clipped: 0, ratio: 0, entropy: 0, tokens: 0 };
     for (const { items, batch } of packMicroBatches(active, passSize(this.#config))) {
-      const { logProbs, entropies } = await this.#pass.forward(this.#weights, batch);
+      const { logProbs, entropies } = await this.#pass.forward(this.#current.weights, batch);
       const out = clippedSurrogate(
         {
           logProbs,
@@ -137,7 +133,7 @@ export class LearnerState {
         },
         algorithm,
       );
-      await this.#pass.backward(this.#weights, out, this.#grads);
+      await this.#pass.backward(this.#current.weights, out, this.#grads);
       sums.loss += out.loss;
       sums.clipped += out.clipped;
       sums.ratio += out.ratioSum;
@@ -169,20 +165,16 @@ export class LearnerState {
     };
   }
 
-  /** AdamW from the current slot into a free one, then one atomic publish: nothing is copied. */
+  /** AdamW into a free slot of the board, then one atomic publish. */
   async #update(lr: number): Promise<{ gradNorm: number; checksum: string }> {
     const slot = this.#board.beginWrite();
-    const next = this.#weightsOf(slot);
+    const { weights } = this.#current;
+    const { maxGradNorm } = this.#config.optimizer;
     let gradNorm: number;
     try {
-      const { maxGradNorm } = this.#config.optimizer;
-      ({ gradNorm } = await this.#optimizer.step({
-        weights: this.#weights,
-        out: next.arena,
-        grads: this.#grads,
-        lr,
-        maxGradNorm,
-      }));
+      ({ gradNorm } = await this.#current.advance(slot, (out) =>
+        this.#optimizer.step({ weights, out, grads: this.#grads, lr, maxGradNorm }),
+      ));
     } catch (error) {
       this.#board.abort(slot);
       throw error;
@@ -192,8 +184,6 @@ export class LearnerState {
     this.#board.publish(slot, this.step, checksum);
     this.#checksums.set(this.step, checksum);
     this.#checksums.prune(this.step - 64);
-    this.#weights = next;
-    this.#data = slot.data;
     return { gradNorm, checksum };
   }
 
@@ -213,21 +203,11 @@ export class LearnerState {
           checksum: this.#checksums.get(this.step)!,
         },
         model: this.#model,
-        tensors: unpackTensors(this.#model.config, this.#data),
+        tensors: unpackTensors(this.#model.config, this.#current.data),
         optimizer: { m, v },
       },
       this.#config.checkpoint.keep,
     );
-  }
-
-  #weightsOf(slot: { slot: number; data: Float32Array }): Weights {
-    let weights = this.#slots.get(slot.slot);
-    if (weights === undefined) {
-      const arena: Tensor = NativeDevice.wrap(slot.data);
-      weights = new Weights(this.#device, this.#model.config, arena);
-      this.#slots.set(slot.slot, weights);
-    }
-    return weights;
   }
 }
 

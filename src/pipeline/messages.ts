@@ -4,10 +4,12 @@
  */
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
+import type { ResolvedDevice } from "./open-device.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 
 export interface Setup {
   config: TrainConfig;
+  device: ResolvedDevice;
   /** Shared-memory names. */
   ring: string;
   board: string;

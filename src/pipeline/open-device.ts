@@ -1,6 +1,35 @@
-/** The device that a config's `device` names. `auto` takes a hardware WebGPU adapter once that device exists. */
+/**
+ * The device that a config names. `auto` is settled once, by the process that starts a run, so that all its processes
+ * compute alike; the WebGPU package is loaded only where it may be used.
+ */
+import type { DeviceSection } from "../config/sections.ts";
+import type { Device } from "../device/device.ts";
 import { NativeDevice } from "../device/native.ts";
+import type { AdapterOptions } from "../device/webgpu/adapter.ts";
 
-export function openDevice(_choice: "auto" | "native", threads: number): NativeDevice {
-  return new NativeDevice({ threads });
+export type ResolvedDevice = { kind: "native" } | { kind: "webgpu"; adapter: AdapterOptions; description: string };
+
+/**
+ * `auto` takes a hardware WebGPU adapter when there is one, else native: an adapter that computes on the CPU (llvmpipe,
+ * SwiftShader) is many times slower than the addon.
+ * @throws AgentRLError DEVICE when `webgpu` is asked for and there is no adapter.
+ */
+export async function resolveDevice({ device, webgpu }: DeviceSection): Promise<ResolvedDevice> {
+  if (device === "native") return { kind: "native" };
+  const { requireAdapter, findAdapter, describeAdapter } = await import("../device/webgpu/adapter.ts");
+  const adapter: AdapterOptions = { profile: webgpu.profile };
+  if (webgpu.adapter !== undefined) adapter.adapter = webgpu.adapter;
+  if (device === "webgpu") {
+    return { kind: "webgpu", adapter, description: describeAdapter(await requireAdapter(adapter)).description };
+  }
+  const found = await findAdapter(adapter).catch(() => null);
+  if (found === null) return { kind: "native" };
+  const { software, description } = describeAdapter(found);
+  return software ? { kind: "native" } : { kind: "webgpu", adapter, description };
+}
+
+export async function openDevice(device: ResolvedDevice, threads: number): Promise<Device> {
+  if (device.kind === "native") return new NativeDevice({ threads });
+  const { WebGpuDevice } = await import("../device/webgpu/webgpu-device.ts");
+  return WebGpuDevice.open(device.adapter);
 }

@@ -52,7 +52,7 @@ class RolloutProcess {
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
     const { config } = setup;
-    const device = openDevice(config.device, config.rollout.threads);
+    const device = await openDevice(setup.device, config.rollout.threads);
     const { dialect, modelConfig } = loadPolicyText(setup.modelFolder);
     const environments = config.tasks.map((task) => openEnvironment(task));
     const ring = Ring.open(setup.ring);

@@ -23,7 +23,7 @@ import type { Dialect } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import { type ExpertEpisode, playExpert, toTrajectory } from "./expert-episodes.ts";
 import { newModel } from "./new-model.ts";
-import { openDevice } from "./open-device.ts";
+import { openDevice, resolveDevice } from "./open-device.ts";
 import { taskMix } from "./task-mix.ts";
 import { scheduleOf } from "./training-options.ts";
 
@@ -76,7 +76,7 @@ export async function runSft(options: {
     });
   }
 
-  const device = openDevice(config.device, config.threads);
+  const device = await openDevice(await resolveDevice(config), config.threads);
   const maxRows = Math.max(config.microBatchTokens, config.contextLimit);
   const pass = new TrainPass(device, modelConfig, { maxRows, maxScored: maxRows });
   const weights = Weights.allocate(device, modelConfig, "weights");

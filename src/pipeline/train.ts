@@ -27,7 +27,9 @@ import {
   type ToRollout,
   toRanges,
 } from "./messages.ts";
+import { resolveDevice } from "./open-device.ts";
 import { maxLagOf, planRun } from "./plan.ts";
+import { recordSession } from "./run-record.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { taskMix } from "./task-mix.ts";
 
@@ -177,6 +179,7 @@ class Run {
     model.tensors.close();
     const plan = planRun(config, model.config);
     assertFitsMemory(plan.memory);
+    const device = await resolveDevice(config);
 
     const environments = config.tasks.map((task) => openEnvironment(task));
     const sampler = taskMix(config.tasks, environments, config.seed);
@@ -202,6 +205,7 @@ class Run {
     });
     this.#setup = {
       config,
+      device,
       ring: `/agentrl-${id}-ring`,
       board: `/agentrl-${id}-board`,
       modelFolder,
@@ -209,7 +213,9 @@ class Run {
       checkpoints,
       configHash: configHash(config),
     };
-    this.#emit({ type: "started", step: this.#coordinator.version, steps: config.steps });
+    const step = this.#coordinator.version;
+    recordSession(out, { step, configHash: this.#setup.configHash, device });
+    this.#emit({ type: "started", step, steps: config.steps });
   }
 
   #startLearner(): void {

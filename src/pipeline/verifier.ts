@@ -3,15 +3,15 @@
  * under the same weights, which the board still holds. The invariance rule makes the difference exactly 0; anything
  * else is a bug.
  */
-import type { NativeDevice } from "../device/native.ts";
+import type { Device } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { TrainPass } from "../model/train-pass.ts";
-import type { Weights } from "../model/weights.ts";
 import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { comparableTokens, contextVersion, type VersionChecksums } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import type { HeldWeights, WeightBoard } from "../shm/weight-board.ts";
+import type { WeightBoard } from "../shm/weight-board.ts";
+import { type SlotReader, slotReader } from "./slot-weights.ts";
 
 export interface Checked {
   /** Largest absolute difference; 0 when nothing was compared, so look at `tokens`. */
@@ -21,19 +21,18 @@ export interface Checked {
 
 export class Verifier {
   readonly #board: WeightBoard;
-  readonly #weightsOf: (held: HeldWeights) => Weights;
+  readonly #slots: SlotReader;
   readonly #pass: TrainPass;
   readonly #maxRows: number;
 
   constructor(options: {
-    device: NativeDevice;
+    device: Device;
     config: ModelConfig;
     board: WeightBoard;
     maxRows: number;
-    weightsOf: (held: HeldWeights) => Weights;
   }) {
     this.#board = options.board;
-    this.#weightsOf = options.weightsOf;
+    this.#slots = slotReader(options.device, options.config);
     this.#maxRows = options.maxRows;
     this.#pass = new TrainPass(options.device, options.config, {
       maxRows: options.maxRows,
@@ -59,7 +58,7 @@ export class Verifier {
       try {
         const limit = (trajectory: Trajectory) => comparableTokens(trajectory, versions);
         for (const { items, batch } of packMicroBatches(chosen, { maxRows: this.#maxRows }, limit)) {
-          const { logProbs } = await this.#pass.forward(this.#weightsOf(held), batch);
+          const { logProbs } = await this.#pass.forward(this.#slots.weightsOf(held), batch);
           const recorded = gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!);
           for (let t = 0; t < recorded.length; t++) {
             // Math.max keeps a NaN, which so cannot pass for agreement.

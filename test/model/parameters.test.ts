@@ -47,7 +47,7 @@ describe("parameter layout", () => {
         for (const entry of entries) {
           expect(entry.offset % 16).toBe(0);
           expect(entry.offset).toBeGreaterThanOrEqual(end);
-          expect(entry.offset - end).toBeLessThan(16);
+          expect(entry.offset - end).toBeLessThan(64);
           end = entry.offset + entry.length;
           if (entry.decay) expect(end).toBeLessThanOrEqual(decayedLength);
           else expect(entry.offset).toBeGreaterThanOrEqual(decayedLength);

@@ -63,14 +63,16 @@ export async function findAdapter(options: AdapterOptions = {}): Promise<GPUAdap
   return gpu.requestAdapter({ powerPreference: "high-performance" });
 }
 
-/**
- * @throws AgentRLError DEVICE when there is no adapter, or it refuses the device.
- */
-export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAdapter> {
+/** @throws AgentRLError DEVICE when there is no adapter. */
+export async function requireAdapter(options: AdapterOptions = {}): Promise<GPUAdapter> {
   const adapter = await findAdapter(options);
-  if (adapter === null) {
-    throw new AgentRLError("DEVICE", "No WebGPU adapter was found", { where: "device: webgpu", hint: noAdapterHint });
-  }
+  if (adapter !== null) return adapter;
+  throw new AgentRLError("DEVICE", "No WebGPU adapter was found", { where: "device: webgpu", hint: noAdapterHint });
+}
+
+/** @throws AgentRLError DEVICE when there is no adapter, or it refuses the device. */
+export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAdapter> {
+  const adapter = await requireAdapter(options);
   const info = describeAdapter(adapter);
   const available = adapter.features as ReadonlySet<string>;
   const requiredFeatures = wantedFeatures.filter((feature) => available.has(feature)) as GPUFeatureName[];
