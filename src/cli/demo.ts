@@ -8,12 +8,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { formatCount, formatDuration } from "../observe/terminal.ts";
+import { addDevice, setsWithDevice } from "./device-option.ts";
 import { interruptible } from "./interrupt.ts";
 import { addJson, addSet, jsonWriter, percent, table, wholeNumber } from "./options.ts";
 
 interface DemoOptions {
   seed?: number;
   set?: string[];
+  device?: string;
   out?: string;
   json?: string;
 }
@@ -30,7 +32,7 @@ export function addDemo(program: Command): void {
     .description("train the tiny model on two tasks and show what it learnt (minutes on two cores)")
     .option("--seed <n>", "seed of the run", wholeNumber(0))
     .option("--out <run>", "keep the run in this folder; a temporary one by default");
-  addJson(addSet(command)).action(demo);
+  addJson(addDevice(addSet(command))).action(demo);
 }
 
 async function demo(options: DemoOptions): Promise<void> {
@@ -42,7 +44,8 @@ async function demo(options: DemoOptions): Promise<void> {
     import("../observe/terminal.ts"),
   ]);
   const writeJson = jsonWriter(options.json);
-  const sets = options.seed === undefined ? options.set : [...(options.set ?? []), `seed=${options.seed}`];
+  const given = setsWithDevice(options);
+  const sets = options.seed === undefined ? given : [...(given ?? []), `seed=${options.seed}`];
   const { config, yaml } = loadTrainConfig(
     fileURLToPath(new URL("../../models/tiny/demo.yaml", import.meta.url)),
     sets,
@@ -64,6 +67,7 @@ async function demo(options: DemoOptions): Promise<void> {
         prompt: task.options.prompt,
         seed: config.seed,
         threads: availableParallelism(),
+        device: config,
       });
       scores[task.name] = report.success;
     }

@@ -46,7 +46,7 @@ export async function examine(): Promise<DoctorReport> {
     ...(await addon()),
     openBlas(),
     processTable(),
-    webGpu(),
+    await webGpu(),
   ];
   return { ok: checks.every((check) => check.status !== "fail"), checks };
 }
@@ -190,8 +190,29 @@ function processTable(): Check {
   return { name: "/proc", status: "warn", value: "not mounted", hint: "mount it: mount -t proc proc /proc" };
 }
 
-function webGpu(): Check {
-  return { name: "webgpu", status: "ok", value: "not in this version: `device: auto` is `native`" };
+/** What `device: auto` would take, and whether `webgpu` works at all. */
+async function webGpu(): Promise<Check> {
+  const name = "webgpu";
+  try {
+    const { describeAdapter, findAdapter } = await import("../device/webgpu/adapter.ts");
+    const adapter = await findAdapter();
+    if (adapter === null) {
+      return {
+        name,
+        status: "ok",
+        value: "no adapter: `device: auto` is `native`",
+        hint: "for a GPU install its Vulkan driver (Debian and Ubuntu: mesa-vulkan-drivers 23 or newer)",
+      };
+    }
+    const { description, device, software } = describeAdapter(adapter);
+    const about = description || device;
+    return software
+      ? { name, status: "ok", value: `${about}, which computes on the CPU: only with \`device: webgpu\`` }
+      : { name, status: "ok", value: `${about}: what \`device: auto\` takes` };
+  } catch (error) {
+    if (!(error instanceof AgentRLError)) throw error;
+    return { name, status: "warn", value: String(error.detail.got ?? error.message), hint: "use `device: native`" };
+  }
 }
 
 function bytes(value: number): string {

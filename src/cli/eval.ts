@@ -1,8 +1,11 @@
 /** `agentrl eval --task T`: plays a policy on an environment's tasks and reports how often it succeeds. */
 import { availableParallelism } from "node:os";
 import { type Command, Option } from "commander";
+import type { DeviceSection } from "../config/sections.ts";
+import { profileNames } from "../device/webgpu/profile.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
+import { addDevice } from "./device-option.ts";
 import { addJson, jsonWriter, numberFrom, percent, wholeNumber } from "./options.ts";
 
 interface EvalOptions {
@@ -17,6 +20,8 @@ interface EvalOptions {
   prompt?: "full" | "brief";
   seed: number;
   threads?: number;
+  device?: DeviceSection["device"];
+  profile?: DeviceSection["webgpu"]["profile"];
   json?: string;
 }
 
@@ -35,6 +40,9 @@ export function addEval(program: Command): void {
     .addOption(new Option("--prompt <kind>", "system prompt").choices(["full", "brief"]))
     .option("--seed <n>", "seed of every random choice", wholeNumber(0), 1)
     .option("--threads <n>", "compute threads of a model; all cores by default", wholeNumber(1));
+  addDevice(command).addOption(
+    new Option("--profile <profile>", "checks of the WebGPU driver; default: safe").choices(profileNames),
+  );
   addJson(command).action(evaluate);
 }
 
@@ -55,6 +63,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
     seed: options.seed,
     temperature: options.temperature ?? 0,
     threads: options.threads ?? availableParallelism(),
+    device: { device: options.device ?? "auto", webgpu: { profile: options.profile ?? "safe" } },
     ...(options.data === undefined ? {} : { data: options.data }),
     ...(options.prompt === undefined ? {} : { prompt: options.prompt }),
     ...(options.split === undefined ? {} : { split: options.split }),
@@ -66,7 +75,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
 
 /** Options that only a model's sampler reads do nothing for a scripted policy. */
 function refuseModelOptions(policy: string, options: EvalOptions): void {
-  for (const name of ["greedy", "temperature", "threads"] as const) {
+  for (const name of ["greedy", "temperature", "threads", "device", "profile"] as const) {
     if (options[name] === undefined) continue;
     throw new AgentRLError("USAGE", `--${name} has no effect with --policy ${policy}, which is a script.`, {
       hint: `Remove --${name}.`,

@@ -1,11 +1,13 @@
 /** `agentrl sft CONFIG`: supervised training on expert episodes, the warm start of a small model. */
 import { resolve } from "node:path";
 import type { Command } from "commander";
+import { addDevice, setsWithDevice } from "./device-option.ts";
 import { addJson, addSet, jsonWriter, percent } from "./options.ts";
 
 interface SftOptions {
   out?: string;
   set?: string[];
+  device?: string;
   dryRun?: boolean;
   json?: string;
 }
@@ -16,14 +18,14 @@ export function addSft(program: Command): void {
     .description("train a model on episodes of the tasks' scripted experts")
     .argument("<config>", "YAML file")
     .option("--out <folder>", "model folder to write, instead of the config's `out`");
-  addSet(command).option("--dry-run", "print the resolved config, and stop");
+  addDevice(addSet(command)).option("--dry-run", "print the resolved config, and stop");
   addJson(command).action(sft);
 }
 
 async function sft(file: string, options: SftOptions): Promise<void> {
   const { loadSftConfig } = await import("../config/load.ts");
   const writeJson = jsonWriter(options.json);
-  const { config, yaml } = loadSftConfig(file, options.set);
+  const { config, yaml } = loadSftConfig(file, setsWithDevice(options));
   const out = options.out === undefined ? config.out : resolve(options.out);
   if (options.dryRun) {
     console.log(yaml.trimEnd());

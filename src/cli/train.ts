@@ -1,6 +1,7 @@
 /** `agentrl train CONFIG --out RUN`: reinforcement learning as the config says, into a run folder. */
 import type { Command } from "commander";
 import { AgentRLError } from "../errors.ts";
+import { addDevice, setsWithDevice } from "./device-option.ts";
 import { interruptible } from "./interrupt.ts";
 import { addJson, addSet, jsonWriter } from "./options.ts";
 
@@ -8,6 +9,7 @@ interface TrainOptions {
   out?: string;
   resume?: boolean;
   set?: string[];
+  device?: string;
   dryRun?: boolean;
   json?: string;
 }
@@ -19,14 +21,14 @@ export function addTrain(program: Command): void {
     .argument("<config>", "YAML file")
     .option("--out <run>", "run folder: config, metrics.jsonl, checkpoints")
     .option("--resume", "go on from the newest checkpoint in the run folder");
-  addSet(command).option("--dry-run", "print the resolved plan, the memory estimate and the loss, and stop");
+  addDevice(addSet(command)).option("--dry-run", "print the resolved plan, the memory estimate and the loss, and stop");
   addJson(command).action(train);
 }
 
 async function train(file: string, options: TrainOptions): Promise<void> {
   const { loadTrainConfig } = await import("../config/load.ts");
   const writeJson = jsonWriter(options.json);
-  const { config, yaml } = loadTrainConfig(file, options.set);
+  const { config, yaml } = loadTrainConfig(file, setsWithDevice(options));
 
   if (options.dryRun) {
     for (const [flag, given] of [

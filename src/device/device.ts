@@ -201,6 +201,7 @@ export interface Device {
   /** A run of `tensor`, sharing memory. */
   view(tensor: Tensor, offset: number, length: number): Tensor;
   write(tensor: Tensor, data: Float32Array | Uint32Array, offset?: number): void;
+  /** Reads asked for in one turn of the event loop may share one round trip to the device. */
   readF32(tensor: Tensor, length?: number): Promise<Float32Array>;
   readU32(tensor: Tensor, length?: number): Promise<Uint32Array>;
   fill(tensor: Tensor, value: number): void;

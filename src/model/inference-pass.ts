@@ -197,11 +197,12 @@ export class InferencePass {
     const { temperatures, topK, topP, minP, seeds, sampled, logProbs, keptMass } = buffers;
     const head = headShape(config, weights, hidden, samples);
     device.headSample({ ...head, temperatures, topK, topP, minP, seeds, tokens: sampled, logProbs, keptMass });
-    return {
-      tokens: await device.readU32(sampled, samples),
-      logProbs: await device.readF32(logProbs, samples),
-      keptMass: await device.readF32(keptMass, samples),
-    };
+    const read = await Promise.all([
+      device.readU32(sampled, samples),
+      device.readF32(logProbs, samples),
+      device.readF32(keptMass, samples),
+    ]);
+    return { tokens: read[0], logProbs: read[1], keptMass: read[2] };
   }
 
   /** Copies a page's keys and values in all layers: copy on write of a page that sequences share. */

@@ -188,7 +188,8 @@ export class TrainPass {
     normOutput(device, config, weights, { residual: output, hidden, invRms: outputInvRms, rows: scored });
     const head = headShape(config, weights, hidden, scored);
     device.headLogProb({ ...head, targets, temperatures, logProbs, entropies, lse: headLse });
-    return { logProbs: await device.readF32(logProbs, scored), entropies: await device.readF32(entropies, scored) };
+    const read = await Promise.all([device.readF32(logProbs, scored), device.readF32(entropies, scored)]);
+    return { logProbs: read[0], entropies: read[1] };
   }
 
   /**
