@@ -52,6 +52,14 @@ export const sftSchema = z
     steps: count().optional().describe("Optimizer steps, instead of `epochs`."),
     batchTokens: count().default(8192).describe("Tokens in one optimizer step, at most; an episode is never cut."),
     contextLimit: count().default(2048).describe("Episodes of more tokens are left out, and counted."),
+    temperature: z
+      .number()
+      .min(0.1)
+      .max(10)
+      .default(1)
+      .describe(
+        "Temperature at which the expert's tokens are made likely. Below 1 the model is more random than the expert episodes when it samples at 1: that leaves reinforcement learning something to explore.",
+      ),
     threads: count().max(256).default(1).describe("Compute threads."),
     microBatchTokens: count()
       .default(4096)

@@ -1,7 +1,7 @@
 /**
  * Supervised training on expert episodes, the warm start of a small model: minus the mean log-probability of the
- * expert's tokens, through the same training pass as reinforcement learning. With `until` it stops as soon as held-out
- * success reaches a target.
+ * expert's tokens at the config's temperature, through the same training pass as reinforcement learning. With `until`
+ * it stops as soon as held-out success reaches a target.
  */
 import type { SftConfig } from "../config/sft.ts";
 import type { Environment } from "../env/environment.ts";
@@ -66,7 +66,7 @@ export async function runSft(options: {
     template: model.template,
     stopTokens: modelConfig.eosTokenIds,
   };
-  const all = experts.map((episode) => toTrajectory(episode, dialect));
+  const all = experts.map((episode) => ({ ...toTrajectory(episode, dialect), temperature: config.temperature }));
   const fitting = all.filter((trajectory) => trajectory.tokens.length <= config.contextLimit);
   if (fitting.length === 0) {
     throw new AgentRLError("CONFIG", "No expert episode fits the context", {
