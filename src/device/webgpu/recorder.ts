@@ -7,6 +7,7 @@
 import { AgentRLError } from "../../errors.ts";
 import { IMMEDIATE_BYTES } from "./adapter.ts";
 import { BindGroups } from "./bind-groups.ts";
+import { PassClock } from "./pass-clock.ts";
 import { type Pipeline, Pipelines } from "./pipelines.ts";
 import type { Constants } from "./preprocess.ts";
 import type { WebGpuTensor } from "./tensor.ts";
@@ -56,6 +57,9 @@ export class Recorder {
   #batch = 1;
   #reads: Read[] = [];
   #staging: GPUBuffer[] = [];
+  #clock: PassClock | undefined;
+  /** Set while a pass is opened whose time is taken. */
+  #timing: PassClock | undefined;
   /** For copies inside one buffer, which WebGPU forbids. */
   #bounce: GPUBuffer | undefined;
   #failure: AgentRLError | undefined;
@@ -150,6 +154,37 @@ export class Recorder {
     this.#device.queue.submit([commands]);
   }
 
+  /**
+   * Nanoseconds that the device spends on what `record` dispatches, by its own clock.
+   * @throws AgentRLError DEVICE without timestamp queries, or when `record` does not fit into one pass (it copies, or
+   *   dispatches more than a batch).
+   */
+  async measure(record: () => void): Promise<number> {
+    this.#checkAlive();
+    if (!this.#device.features.has("timestamp-query")) {
+      throw new AgentRLError("DEVICE", "This adapter cannot time its work (no timestamp-query)");
+    }
+    this.flush();
+    this.#clock ??= new PassClock(this.#device);
+    const clock = this.#clock;
+    this.#timing = clock;
+    const pass = this.#openPass();
+    try {
+      record();
+    } finally {
+      this.#timing = undefined;
+    }
+    if (this.#pass !== pass) {
+      throw new AgentRLError("DEVICE", "What is to be timed does not fit into one pass", { where: "Recorder.measure" });
+    }
+    this.#endPass();
+    clock.resolve(this.#openEncoder());
+    this.flush();
+    const nanoseconds = await this.#wait(() => clock.read());
+    this.#checkAlive();
+    return nanoseconds;
+  }
+
   /** Submits and waits until the device is idle. */
   async drain(): Promise<void> {
     this.#checkAlive();
@@ -161,6 +196,7 @@ export class Recorder {
   /** Drops the caches; the device is destroyed by its owner. */
   destroy(): void {
     for (const buffer of this.#staging.splice(0)) buffer.destroy();
+    this.#clock?.destroy();
     this.#bounce?.destroy();
     this.#bounce = undefined;
   }
@@ -228,7 +264,7 @@ export class Recorder {
   #openPass(): GPUComputePassEncoder {
     if (this.#pass === undefined) {
       this.#encoder ??= this.#device.createCommandEncoder();
-      this.#pass = this.#encoder.beginComputePass();
+      this.#pass = this.#encoder.beginComputePass(this.#timing?.pass);
     }
     return this.#pass;
   }
