@@ -1,9 +1,19 @@
-/** `agentrl bench gemm|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
-import type { Command } from "commander";
-import { addJson, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
+/** `agentrl bench gemm|kernels|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
+import { type Command, Option } from "commander";
+import { type ProfileName, profileNames } from "../device/webgpu/profile.ts";
+import { addJson, collect, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
 
 interface GemmOptions {
   threads?: number;
+  seconds?: number;
+  json?: string;
+}
+
+interface KernelsOptions {
+  adapter?: string;
+  profile?: ProfileName;
+  shape?: "tiny" | "small";
+  operator?: string[];
   seconds?: number;
   json?: string;
 }
@@ -26,6 +36,25 @@ export function addBench(program: Command): void {
     const writeJson = jsonWriter(json);
     const { benchGemm } = await import("../bench/gemm.ts");
     writeJson(await benchGemm(options));
+  });
+  const kernels = bench
+    .command("kernels")
+    .description("time, GFLOP/s, GB/s and share of a measured roofline of every WebGPU kernel")
+    .option("--adapter <name>", "part of the name of the adapter to measure")
+    .addOption(new Option("--profile <profile>", "checks of the WebGPU driver").choices(profileNames))
+    .addOption(new Option("--shape <shape>", "sizes of the model").choices(["tiny", "small"]))
+    .option("--operator <name>", "measure this operator only (repeatable)", collect)
+    .option("--seconds <s>", "time per case", numberFrom(0.01));
+  addJson(kernels).action(async ({ json, shape, operator, ...options }: KernelsOptions) => {
+    const writeJson = jsonWriter(json);
+    const [{ benchKernels }, { kernelShapes }] = await Promise.all([
+      import("../bench/kernels.ts"),
+      import("../bench/kernel-cases.ts"),
+    ]);
+    const shapes = shape === undefined ? {} : { shapes: [kernelShapes[shape]] };
+    writeJson(
+      await benchKernels({ ...options, ...shapes, ...(operator === undefined ? {} : { operators: operator }) }),
+    );
   });
   const ring = bench
     .command("ring")

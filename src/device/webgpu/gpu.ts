@@ -69,6 +69,19 @@ export class Gpu {
     allocation.buffer.destroy();
   }
 
+  /** For `freeSince`. */
+  mark(): number {
+    return this.#nextId;
+  }
+
+  /** Frees what was allocated after the mark, except scratch. */
+  freeSince(mark: number): void {
+    const scratch = new Set([...this.#scratch.values()].map(({ allocation }) => allocation));
+    for (const allocation of [...this.#allocations]) {
+      if (allocation.id >= mark && !scratch.has(allocation)) this.free(new WebGpuTensor(allocation, "f32", 0, 0));
+    }
+  }
+
   /** @throws AgentRLError DEVICE when it reaches outside the tensor. */
   view(tensor: WebGpuTensor, offset: number, length: number): WebGpuTensor {
     if (!(offset >= 0 && length >= 0 && offset + length <= tensor.length)) {
