@@ -85,8 +85,9 @@ export class LearnerState {
     });
   }
 
-  static async open(setup: Setup): Promise<LearnerState> {
-    const device = await openDevice(setup.device, setup.config.learner.threads);
+  /** Computes on `device`, by default the one that the setup names. */
+  static async open(setup: Setup, device?: Device): Promise<LearnerState> {
+    device ??= await openDevice(setup.device, setup.config.learner.threads);
     const model = loadModelFolder(setup.modelFolder);
     const board = WeightBoard.open(setup.board);
     return new LearnerState(setup, device, model, board);

@@ -4,6 +4,7 @@
  *
  * Reads asked for in one turn of the event loop share one submission and one staging buffer.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { AgentRLError } from "../../errors.ts";
 import { IMMEDIATE_BYTES } from "./adapter.ts";
 import { BindGroups } from "./bind-groups.ts";
@@ -204,7 +205,9 @@ export class Recorder {
   #readAll(): void {
     const reads = this.#reads.splice(0);
     if (reads.length === 0) return;
-    this.#readBatch(reads).catch((error) => {
+    this.#readBatch(reads).catch(async (error) => {
+      // A lost device rejects what waits for it before it says that it is lost.
+      await nextTurn();
       for (const read of reads) read.reject(this.#failure ?? error);
     });
   }
