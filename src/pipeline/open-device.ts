@@ -2,6 +2,7 @@
  * The device that a config names. `auto` is settled once, by the process that starts a run, so that all its processes
  * compute alike; the WebGPU package is loaded only where it may be used.
  */
+import { existsSync } from "node:fs";
 import type { DeviceSection } from "../config/sections.ts";
 import type { Device } from "../device/device.ts";
 import { NativeDevice } from "../device/native.ts";
@@ -15,7 +16,7 @@ export type ResolvedDevice = { kind: "native" } | { kind: "webgpu"; adapter: Ada
  * @throws AgentRLError DEVICE when `webgpu` is asked for and there is no adapter.
  */
 export async function resolveDevice({ device, webgpu }: DeviceSection): Promise<ResolvedDevice> {
-  if (device === "native") return { kind: "native" };
+  if (device === "native" || (device === "auto" && !mayHaveGpu())) return { kind: "native" };
   const { requireAdapter, findAdapter, describeAdapter } = await import("../device/webgpu/adapter.ts");
   const adapter: AdapterOptions = { profile: webgpu.profile };
   if (webgpu.adapter !== undefined) adapter.adapter = webgpu.adapter;
@@ -26,6 +27,14 @@ export async function resolveDevice({ device, webgpu }: DeviceSection): Promise<
   if (found === null) return { kind: "native" };
   const { software, description } = describeAdapter(found);
   return software ? { kind: "native" } : { kind: "webgpu", adapter, description };
+}
+
+/** Whether looking for a hardware adapter can find one. On Linux a GPU's driver shows itself as a device file. */
+function mayHaveGpu(): boolean {
+  if (process.platform !== "linux") return true;
+  return ["/dev/dri", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/mali0", "/dev/kgsl-3d0"].some((file) =>
+    existsSync(file),
+  );
 }
 
 export async function openDevice(device: ResolvedDevice, threads: number): Promise<Device> {
