@@ -1,5 +1,6 @@
 // out = silu(gate) * up.
 #include "elementwise.wgsl"
+#include "sigmoid.wgsl"
 
 struct Params {
   length: u32,
@@ -20,7 +21,7 @@ fn main(
     let i = first + j * WORKGROUP;
     if (i < p.length) {
       let x = gate[i];
-      out[i] = x / (1.0 + exp(-x)) * up[i];
+      out[i] = x * sigmoid(x) * up[i];
     }
   }
 }

@@ -1,5 +1,6 @@
 // Gradients of silu(gate) * up: dUp = dOut silu(gate), dGate = dOut up sigma (1 + gate (1 - sigma)).
 #include "elementwise.wgsl"
+#include "sigmoid.wgsl"
 
 struct Params {
   length: u32,
@@ -23,7 +24,7 @@ fn main(
     if (i < p.length) {
       let x = gate[i];
       let g = d_out[i];
-      let sigma = 1.0 / (1.0 + exp(-x));
+      let sigma = sigmoid(x);
       d_gate[i] = g * up[i] * sigma * (1.0 + x * (1.0 - sigma));
       d_up[i] = g * (x * sigma);
     }

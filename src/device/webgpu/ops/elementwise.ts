@@ -2,11 +2,15 @@
 import type { Device } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
+import { windowsOf } from "../windows.ts";
+import { isInPlace } from "./in-place.ts";
 
-const WORKGROUP = 64;
+/** As in shaders/elementwise.wgsl. */
+export const WORKGROUP = 64;
 const PER_THREAD = 4;
 
-function groupsFor(gpu: Gpu, length: number): [number, number] {
+/** Workgroups that deal `length` elements to threads. */
+export function groupsFor(gpu: Gpu, length: number): [number, number] {
   return gpu.fold(Math.ceil(length / (WORKGROUP * PER_THREAD)));
 }
 
@@ -15,10 +19,12 @@ export function fill(gpu: Gpu, tensor: WebGpuTensor, value: number): void {
     gpu.recorder.clear(tensor);
     return;
   }
-  const { length, dtype } = tensor;
-  const constants = { TYPE: dtype };
-  const params = { length, value };
-  gpu.recorder.dispatch({ kernel: "fill", constants, bindings: [tensor], params, groups: groupsFor(gpu, length) });
+  const constants = { TYPE: tensor.dtype };
+  for (const { first, count: length } of windowsOf(gpu, "fill", tensor.length)) {
+    const bindings = [gpu.view(tensor, first, length)];
+    const params = { length, value };
+    gpu.recorder.dispatch({ kernel: "fill", constants, bindings, params, groups: groupsFor(gpu, length) });
+  }
 }
 
 export function add(gpu: Gpu, x: Parameters<Device["add"]>[0]): void {
@@ -26,8 +32,7 @@ export function add(gpu: Gpu, x: Parameters<Device["add"]>[0]): void {
   const a = operand("add", "a", x.a, "f32", length);
   const b = operand("add", "b", x.b, "f32", length);
   const out = operand("add", "out", x.out, "f32", length);
-  // A buffer must not be bound for reading and for writing at once, so what is also `out` is read through `out`.
-  const others = [a, b].filter((one) => one.allocation !== out.allocation);
+  const others = [a, b].filter((one) => !isInPlace("add", one, out));
   const constants = { OTHERS: others.length };
   const bindings = [out, ...others];
   const params = { length };

@@ -1,0 +1,1 @@
+const HAS_EARLIER = 0x80000000u;
