@@ -1,12 +1,11 @@
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
-import { NativeDevice } from "../../src/device/native.ts";
+import { expect, it } from "vitest";
 import * as reference from "./reference-linear.ts";
-import { expectClose, expectSameBits, inEverySetting, randomF32, upload } from "./support.ts";
+import { expectClose, expectSameBits, onEveryDevice, randomF32, upload } from "./support.ts";
 
 const lengths = fc.oneof(fc.integer({ min: 1, max: 70 }), fc.constantFrom(4095, 4096, 4097, 20_001));
 
-describe("adamw", () => {
+onEveryDevice("adamw", (target) => {
   it("agrees with float64 over several steps, in place and into another tensor", async () => {
     const settings = fc.record({
       lr: fc.constantFrom(0, 1e-3, 0.1),
@@ -26,7 +25,7 @@ describe("adamw", () => {
         ];
         // v from gradients like these: no smaller than m suggests.
         const v = randomF32(length, seed + 3).map((x) => 0.02 + 0.1 * x * x);
-        const [out, newM, newV, inPlace, untouched] = await inEverySetting(async (device) => {
+        const [out, newM, newV, inPlace, untouched] = await target.inEverySetting(async (device) => {
           const tensors = { grad: upload(device, grad), m: upload(device, m), v: upload(device, v) };
           const [from, to] = [upload(device, param), device.alloc(length)];
           device.adamw({ ...tensors, param: from, out: to, length, ...s });
@@ -50,12 +49,12 @@ describe("adamw", () => {
         expectSameBits(untouched!, param, "param");
         if (s.lr === 0) expectSameBits(out!, param, "learning rate 0");
       }),
-      { numRuns: 40 },
+      target.runs(40),
     );
   });
 
   it("moves by the learning rate against the sign of the gradient in the first step", async () => {
-    const [out] = await inEverySetting(async (device) => {
+    const [out] = await target.inEverySetting(async (device) => {
       const [m, v, to] = [device.alloc(3), device.alloc(3), device.alloc(3)];
       const grad = upload(device, Float32Array.of(5, -0.001, 0));
       const param = upload(device, Float32Array.of(1, 1, 1));
@@ -67,24 +66,24 @@ describe("adamw", () => {
   });
 });
 
-describe("sumSquares", () => {
+onEveryDevice("sumSquares", (target) => {
   it("agrees with float64 to 1e-6, and to the bit in every setting", async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(lengths, fc.constant(300_000)), fc.nat(1e6), async (length, seed) => {
         const x = randomF32(length + 5, seed, 3);
-        const [got] = await inEverySetting(async (device) => [
+        const [got] = await target.inEverySetting(async (device) => [
           Float32Array.of(await device.sumSquares(upload(device, x), length)),
         ]);
         const expected = x.subarray(0, length).reduce((sum, value) => sum + value * value, 0);
         expect(Math.abs(got![0]! - expected)).toBeLessThanOrEqual(1e-6 * expected);
       }),
-      { numRuns: 20 },
+      target.runs(20),
     );
   });
 
   it("rejects more elements than there are", async () => {
-    const device = new NativeDevice({ threads: 1 });
-    await expect(device.sumSquares(device.alloc(4), 5)).rejects.toThrow(/sumSquares: argument tensor/);
-    device.destroy();
+    await target.withDevice(async (device) => {
+      await expect(device.sumSquares(device.alloc(4), 5)).rejects.toThrow(/sumSquares.*tensor.*at least 5/s);
+    });
   });
 });

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ATTENTION_BLOCK } from "../../src/device/device.ts";
 import { NativeDevice } from "../../src/device/native.ts";
-import { expectSameBits, generator, inEverySetting, randomF32, randomU32, upload } from "./support.ts";
+import { expectSameBits, generator, onEveryDevice, randomF32, randomU32, upload } from "./support.ts";
 
 const shapes = fc.record({
   rows: fc.oneof(fc.integer({ min: 1, max: 40 }), fc.constantFrom(300, 1000)),
@@ -26,14 +26,14 @@ function shuffled(count: number, seed: number): Uint32Array {
   return order;
 }
 
-describe("embed", () => {
+onEveryDevice("embed", (target) => {
   it("looks rows up, and its gradient adds them in ascending order", async () => {
     await fc.assert(
       fc.asyncProperty(shapes, async ({ rows, dim, vocab, seed }) => {
         const table = randomF32(vocab * dim, seed);
         const ids = randomU32(rows, seed + 1, vocab);
         const dOut = randomF32(rows * dim, seed + 2);
-        const [out, dTable] = await inEverySetting(async (device) => {
+        const [out, dTable] = await target.inEverySetting(async (device) => {
           const [to, gradient] = [device.alloc(rows * dim), upload(device, table)];
           device.embed({ table: upload(device, table), ids: upload(device, ids), out: to, rows, dim, vocab });
           device.embedBackward({
@@ -54,29 +54,18 @@ describe("embed", () => {
         }
         expectSameBits(dTable!, expected, "dTable");
       }),
-      { numRuns: 40 },
+      target.runs(40),
     );
-  });
-
-  it("rejects an id outside the vocabulary before anything is read", () => {
-    const device = new NativeDevice({ threads: 1 });
-    const ids = upload(device, Uint32Array.of(0, 1, 5));
-    const x = { table: device.alloc(10), ids, out: device.alloc(6), rows: 3, dim: 2, vocab: 5 };
-    expect(() => device.embed(x)).toThrow(/embed: argument ids\[2\].*\n.*\n.*5\n.*below vocab 5/);
-    expect(() => device.embedBackward({ ids, dOut: x.out, dTable: x.table, rows: 3, dim: 2, vocab: 5 })).toThrow(
-      /ids\[2\]/,
-    );
-    device.destroy();
   });
 });
 
-describe("gatherRows and scatterRows", () => {
+onEveryDevice("gatherRows and scatterRows", (target) => {
   it("move rows, and one undoes the other", async () => {
     await fc.assert(
       fc.asyncProperty(shapes, async ({ rows, dim, seed }) => {
         const x = randomF32(rows * dim, seed);
         const index = shuffled(rows, seed + 1).slice(0, 1 + Math.floor(rows / 2));
-        const [gathered, scattered] = await inEverySetting(async (device) => {
+        const [gathered, scattered] = await target.inEverySetting(async (device) => {
           const [to, back] = [device.alloc(index.length * dim), device.alloc(rows * dim)];
           device.fill(back, 9);
           const at = { index: upload(device, index), rows: index.length, dim };
@@ -89,26 +78,17 @@ describe("gatherRows and scatterRows", () => {
         for (const row of index) expected.set(x.subarray(row * dim, (row + 1) * dim), row * dim);
         expectSameBits(scattered!, expected, "scattered");
       }),
-      { numRuns: 30 },
+      target.runs(30),
     );
-  });
-
-  it("reject an index outside the tensor", () => {
-    const device = new NativeDevice({ threads: 1 });
-    const index = upload(device, Uint32Array.of(4));
-    const [small, row] = [device.alloc(8), device.alloc(2)];
-    expect(() => device.gatherRows({ x: small, index, out: row, rows: 1, dim: 2 })).toThrow(/below rows of x 4/);
-    expect(() => device.scatterRows({ x: row, index, out: small, rows: 1, dim: 2 })).toThrow(/below rows of out 4/);
-    device.destroy();
   });
 });
 
-describe("kvWrite", () => {
+onEveryDevice("kvWrite", (target) => {
   it("puts rows into their slots and leaves the others alone", async () => {
     const [rows, width, pages] = [50, 24, 3];
     const slots = shuffled(pages * ATTENTION_BLOCK, 4).slice(0, rows);
     const [k, v] = [randomF32(rows * width, 1), randomF32(rows * width, 2)];
-    const [kCache, vCache] = await inEverySetting(async (device) => {
+    const [kCache, vCache] = await target.inEverySetting(async (device) => {
       const size = pages * ATTENTION_BLOCK * width;
       const [tk, tv] = [device.alloc(size), device.alloc(size)];
       device.kvWrite({
@@ -130,6 +110,31 @@ describe("kvWrite", () => {
       slots.forEach((slot, r) => void expected.set(source.subarray(r * width, (r + 1) * width), slot * width));
       expectSameBits(cache, expected, "cache");
     }
+  });
+});
+
+describe("an index out of range", () => {
+  it("of embed is refused by the native device before anything is read", () => {
+    const device = new NativeDevice({ threads: 1 });
+    const ids = upload(device, Uint32Array.of(0, 1, 5));
+    const x = { table: device.alloc(10), ids, out: device.alloc(6), rows: 3, dim: 2, vocab: 5 };
+    expect(() => device.embed(x)).toThrow(/embed: argument ids\[2\].*\n.*\n.*5\n.*below vocab 5/);
+    expect(() => device.embedBackward({ ids, dOut: x.out, dTable: x.table, rows: 3, dim: 2, vocab: 5 })).toThrow(
+      /ids\[2\]/,
+    );
+    device.destroy();
+  });
+
+  it("of gatherRows and scatterRows is refused by the native device", () => {
+    const device = new NativeDevice({ threads: 1 });
+    const index = upload(device, Uint32Array.of(4));
+    const [small, row] = [device.alloc(8), device.alloc(2)];
+    expect(() => device.gatherRows({ x: small, index, out: row, rows: 1, dim: 2 })).toThrow(/below rows of x 4/);
+    expect(() => device.scatterRows({ x: row, index, out: small, rows: 1, dim: 2 })).toThrow(/below rows of out 4/);
+    device.destroy();
+  });
+
+  it("of kvWrite is refused by the native device", () => {
     const device = new NativeDevice({ threads: 1 });
     const t = device.alloc(32 * 4);
     const bad = { k: t, v: t, kCache: t, vCache: t, slots: upload(device, Uint32Array.of(32)), rows: 1, width: 4 };

@@ -1,9 +1,8 @@
 import fc from "fast-check";
-import { describe, it } from "vitest";
+import { it } from "vitest";
 import type { Device } from "../../src/device/device.ts";
-import { NativeDevice } from "../../src/device/native.ts";
 import * as reference from "./reference-attention.ts";
-import { expectClose, expectSameBits, finiteDifferences, inEverySetting, randomF32, upload } from "./support.ts";
+import { expectClose, expectSameBits, finiteDifferences, onEveryDevice, randomF32, upload } from "./support.ts";
 
 interface Case {
   rows: number;
@@ -59,17 +58,17 @@ function slice(data: ReturnType<typeof inputs>, dim: number, from: number, to: n
   return { ...data, x: rows(data.x), dOut: rows(data.dOut), dX: rows(data.dX) };
 }
 
-describe("rmsNorm", () => {
+onEveryDevice("rmsNorm", (target) => {
   it("agrees with float64, and to the bit between instruction sets and thread counts", async () => {
     await fc.assert(
       fc.asyncProperty(caseOf, async (x) => {
         const data = inputs(x);
-        const [out, invRms] = await inEverySetting(async (device) => [...(await forward(device, x, data))]);
+        const [out, invRms] = await target.inEverySetting(async (device) => [...(await forward(device, x, data))]);
         const expected = reference.rmsNorm(data.x, data.weight, x.rows, x.dim, x.eps);
         expectClose(out!, expected.out.value, expected.out.bound, "out");
         expectClose(invRms!, expected.invRms.value, expected.invRms.bound, "invRms");
       }),
-      { numRuns: 25 },
+      target.runs(25),
     );
   });
 
@@ -78,7 +77,7 @@ describe("rmsNorm", () => {
       fc.asyncProperty(caseOf, fc.boolean(), async (x, accumulate) => {
         const data = inputs(x);
         const { rows, dim, eps } = x;
-        const [dX, dWeight] = await inEverySetting(async (device) => {
+        const [dX, dWeight] = await target.inEverySetting(async (device) => {
           const [, invRms] = await forward(device, x, data);
           return [...(await backward(device, x, data, invRms, { accumulate }))];
         });
@@ -104,45 +103,45 @@ describe("rmsNorm", () => {
         expectClose(dX!, sum(old, byX), scale, "dX by differences");
         expectClose(dWeight!, sum(before, byWeight), 1e-5 * (rows + 1), "dWeight by differences");
       }),
-      { numRuns: 40 },
+      target.runs(40),
     );
   });
 
   it("gives a row the same bits alone as among others, and dWeight the same in one call as in two", async () => {
-    const device = new NativeDevice({ threads: 2 });
     await fc.assert(
-      fc.asyncProperty(caseOf, fc.nat(), async (x, n) => {
-        const data = inputs(x);
-        const { rows, dim } = x;
-        const cut = n % (rows + 1);
-        const [out, invRms] = await forward(device, x, data);
-        const [dX, dWeight] = await backward(device, x, data, invRms);
+      fc.asyncProperty(caseOf, fc.nat(), (x, n) =>
+        target.withDevice(async (device) => {
+          const data = inputs(x);
+          const { rows, dim } = x;
+          const cut = n % (rows + 1);
+          const [out, invRms] = await forward(device, x, data);
+          const [dX, dWeight] = await backward(device, x, data, invRms);
 
-        const upper = { ...x, rows: cut };
-        const lower = { ...x, rows: rows - cut };
-        const upperData = slice(data, dim, 0, cut);
-        const lowerData = slice(data, dim, cut, rows);
-        const [lowerOut] = await forward(device, lower, lowerData);
-        expectSameBits(lowerOut, out.slice(cut * dim), "rows behind the cut");
-        const [upperDX, middle] = await backward(device, upper, upperData, invRms.slice(0, cut));
-        const [lowerDX, last] = await backward(device, lower, { ...lowerData, dWeight: middle }, invRms.slice(cut));
-        expectSameBits(upperDX, dX.slice(0, cut * dim), "dX before the cut");
-        expectSameBits(lowerDX, dX.slice(cut * dim), "dX behind the cut");
-        expectSameBits(last, dWeight, "dWeight");
-      }),
-      { numRuns: 30 },
+          const upper = { ...x, rows: cut };
+          const lower = { ...x, rows: rows - cut };
+          const upperData = slice(data, dim, 0, cut);
+          const lowerData = slice(data, dim, cut, rows);
+          const [lowerOut] = await forward(device, lower, lowerData);
+          expectSameBits(lowerOut, out.slice(cut * dim), "rows behind the cut");
+          const [upperDX, middle] = await backward(device, upper, upperData, invRms.slice(0, cut));
+          const [lowerDX, last] = await backward(device, lower, { ...lowerData, dWeight: middle }, invRms.slice(cut));
+          expectSameBits(upperDX, dX.slice(0, cut * dim), "dX before the cut");
+          expectSameBits(lowerDX, dX.slice(cut * dim), "dX behind the cut");
+          expectSameBits(last, dWeight, "dWeight");
+        }),
+      ),
+      target.runs(30),
     );
-    device.destroy();
   });
 
   it("may write dX over dOut", async () => {
     const x = { rows: 37, dim: 129, eps: 1e-6, seed: 5 };
     const data = inputs(x);
-    const device = new NativeDevice({ threads: 2 });
-    const [, invRms] = await forward(device, x, data);
-    const apart = await backward(device, x, data, invRms);
-    const inPlace = await backward(device, x, data, invRms, { inPlace: true });
-    for (const i of [0, 1] as const) expectSameBits(inPlace[i], apart[i], i === 0 ? "dX" : "dWeight");
-    device.destroy();
+    await target.withDevice(async (device) => {
+      const [, invRms] = await forward(device, x, data);
+      const apart = await backward(device, x, data, invRms);
+      const inPlace = await backward(device, x, data, invRms, { inPlace: true });
+      for (const i of [0, 1] as const) expectSameBits(inPlace[i], apart[i], i === 0 ? "dX" : "dWeight");
+    });
   });
 });

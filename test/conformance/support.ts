@@ -1,19 +1,103 @@
 /**
- * What the conformance tests share: seeded inputs, every setting of the native device (instruction set × threads), and
- * comparison of bits. An operator's result must not depend on the setting, so tests run in all of them and compare.
+ * What the conformance tests share: the devices that they run on, seeded inputs, and comparison of bits.
+ *
+ * Every operator is tested on the native device, in each of its settings (instruction set × threads), which must give
+ * the same bits, and on every WebGPU adapter found, against the same float64 references and laws.
  */
-import { expect } from "vitest";
+import { describe, expect } from "vitest";
 import { addon } from "../../src/device/addon.ts";
 import type { Device, Tensor } from "../../src/device/device.ts";
 import { NativeDevice } from "../../src/device/native.ts";
+import type { WebGpuDevice } from "../../src/device/webgpu/webgpu-device.ts";
+import { onEveryAdapter } from "../device/webgpu/adapters.ts";
 
-export interface Setting {
+type Result = Float32Array | Uint32Array;
+
+/** A device under test. Tensors that a run allocates are freed after it. */
+export interface Target {
+  readonly kind: Device["kind"];
+  /** Runs once in every setting, asserts that all give the same bits, and returns them. */
+  inEverySetting(run: (device: Device) => Promise<Result[]>): Promise<Result[]>;
+  /** Runs in one setting. */
+  withDevice<T>(run: (device: Device) => Promise<T>): Promise<T>;
+  /** Cases of a property: fewer on WebGPU, where most of a case's time goes to the driver. */
+  runs(native: number): { numRuns: number };
+  /**
+   * Relative error that exp(x) may have beyond a correctly rounded one: none on the native device; WGSL allows
+   * 3 + 2 |x| ULP (W3C WGSL, §15.7.4.1).
+   */
+  expError(x: number): number;
+  /**
+   * What bounds derived for exp, log and division of 1 ULP are multiplied by. WGSL allows a division 2.5 ULP, a log 3 and
+   * an exp of the small arguments that a softmax turns on about 8.
+   */
+  readonly looseness: number;
+}
+
+/** Registers the tests once for each device. */
+export function onEveryDevice(suite: string, tests: (target: Target) => void): void {
+  describe(`${suite} on native`, () => tests(native));
+  onEveryAdapter(suite, (device) => tests(webgpu(device)));
+}
+
+const native: Target = {
+  kind: "native",
+  inEverySetting,
+  async withDevice(run) {
+    const device = new NativeDevice({ threads: 2 });
+    try {
+      return await run(device);
+    } finally {
+      device.destroy();
+    }
+  },
+  runs: (numRuns) => ({ numRuns }),
+  expError: () => 0,
+  looseness: 1,
+};
+
+function webgpu(device: () => WebGpuDevice): Target {
+  const withDevice: Target["withDevice"] = async (run) => {
+    const tensors: Tensor[] = [];
+    try {
+      return await run(recordingAllocations(device(), tensors));
+    } finally {
+      for (const tensor of tensors) device().free(tensor);
+    }
+  };
+  return {
+    kind: "webgpu",
+    inEverySetting: withDevice,
+    withDevice,
+    runs: (numRuns) => ({ numRuns: Math.ceil(numRuns / 4) }),
+    expError: (x) => (3 + 2 * Math.abs(x)) * 2 ** -23,
+    looseness: 8,
+  };
+}
+
+/** The device, with everything that is allocated through it noted in `tensors`. */
+function recordingAllocations(device: Device, tensors: Tensor[]): Device {
+  const alloc: Device["alloc"] = (...args) => {
+    const tensor = device.alloc(...args);
+    tensors.push(tensor);
+    return tensor;
+  };
+  return new Proxy(device, {
+    get(target, name) {
+      if (name === "alloc") return alloc;
+      const value = Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+interface Setting {
   label: string;
   open(): Device;
 }
 
 /** Best instruction set first; 1 thread and 3 threads (more than this machine may have: tiles move between them). */
-export const settings: Setting[] = addon.simdLevels().flatMap((simd) =>
+const settings: Setting[] = addon.simdLevels().flatMap((simd) =>
   [1, 3].map((threads) => ({
     label: `${simd}, ${threads} threads`,
     open() {
@@ -51,9 +135,7 @@ export function upload(device: Device, data: Float32Array | Uint32Array): Tensor
   return tensor;
 }
 
-type Result = Float32Array | Uint32Array;
-
-/** Runs in every setting, asserts that all give the same bits, and returns them. */
+/** Runs in every setting of the native device, asserts that all give the same bits, and returns them. */
 export async function inEverySetting(run: (device: Device) => Promise<Result[]>): Promise<Result[]> {
   let first: Result[] | undefined;
   for (const setting of settings) {
