@@ -1,12 +1,144 @@
-import type { AttentionArgs, AttentionBackwardArgs, AttentionCachedArgs } from "../../device.ts";
-import type { Gpu } from "../gpu.ts";
+/**
+ * Causal attention. Every kernel comes in two variants that give the same bits: "register", a thread for some heads of
+ * one row, for adapters that compute on the CPU; "tiled", a workgroup for a tile of queries or keys that it stages in
+ * workgroup memory, for GPUs.
+ */
+import { AgentRLError } from "../../../errors.ts";
+import {
+  ATTENTION_BLOCK,
+  type AttentionArgs,
+  type AttentionBackwardArgs,
+  type AttentionCachedArgs,
+  type AttentionShape,
+} from "../../device.ts";
+import { type Gpu, operand } from "../gpu.ts";
+import type { WebGpuTensor } from "../tensor.ts";
 
-export function attention(_gpu: Gpu, _x: AttentionArgs): void {
-  throw new Error("attention");
+export type AttentionVariant = "register" | "tiled";
+
+export function attentionVariant(gpu: Gpu): AttentionVariant {
+  return gpu.adapter.info.software ? "register" : "tiled";
 }
-export function attentionBackward(_gpu: Gpu, _x: AttentionBackwardArgs): void {
-  throw new Error("attentionBackward");
+
+/** Threads of a workgroup of the register variant: few, as one core of a CPU computes a workgroup. */
+const REGISTER_WORKGROUP = 8;
+/** Most heads that a thread of the register variant computes. */
+const REGISTER_HEADS = 4;
+const STATISTICS_WORKGROUP = 64;
+
+export function attention(gpu: Gpu, x: AttentionArgs, variant = attentionVariant(gpu)): void {
+  const { rows, sequences } = x;
+  const shape = shapeOf("attention", x);
+  const { q, k, v, offsets, out, lse } = forwardOperands("attention", x);
+  dispatchQueries(gpu, x, variant, {
+    kernel: "attention",
+    paged: false,
+    bindings: [q, k, v, offsets, out, lse],
+    params: { ...shape, rows, sequences },
+  });
 }
-export function attentionCached(_gpu: Gpu, _x: AttentionCachedArgs): void {
-  throw new Error("attentionCached");
+
+/** Pages, lines and positions outside their tables are not noticed: they lie in the device's memory. */
+export function attentionCached(gpu: Gpu, x: AttentionCachedArgs, variant = attentionVariant(gpu)): void {
+  const op = "attentionCached";
+  const { rows, pageTableStride } = x;
+  const shape = shapeOf(op, x);
+  const page = ATTENTION_BLOCK * x.kvHeads * x.headDim;
+  const bindings = [
+    operand(op, "q", x.q, "f32", rows * x.heads * x.headDim),
+    operand(op, "kCache", x.kCache, "f32", page),
+    operand(op, "vCache", x.vCache, "f32", page),
+    operand(op, "positions", x.positions, "u32", rows),
+    operand(op, "sequenceOf", x.sequenceOf, "u32", rows),
+    operand(op, "pageTable", x.pageTable, "u32", pageTableStride),
+    operand(op, "out", x.out, "f32", rows * x.heads * x.headDim),
+  ];
+  const params = { ...shape, rows, page_stride: pageTableStride };
+  dispatchQueries(gpu, x, variant, { kernel: "attention", paged: true, bindings, params });
+}
+
+export function attentionBackward(gpu: Gpu, x: AttentionBackwardArgs, variant = attentionVariant(gpu)): void {
+  const op = "attentionBackward";
+  const { rows, sequences, heads, kvHeads, headDim } = x;
+  const shape = shapeOf(op, x);
+  const { q, k, v, offsets, out, lse } = forwardOperands(op, x);
+  const dOut = operand(op, "dOut", x.dOut, "f32", rows * heads * headDim);
+  const dQ = operand(op, "dQ", x.dQ, "f32", rows * heads * headDim);
+  const dK = operand(op, "dK", x.dK, "f32", rows * kvHeads * headDim);
+  const dV = operand(op, "dV", x.dV, "f32", rows * kvHeads * headDim);
+  const statistics = gpu.scratch("attention.statistics", 2 * rows * heads);
+
+  gpu.recorder.dispatch({
+    kernel: "attention_statistics",
+    bindings: [out, lse, dOut, statistics],
+    params: { queries: rows * heads, dims: shape.dims },
+    groups: gpu.fold(Math.ceil((rows * heads) / STATISTICS_WORKGROUP)),
+  });
+  const params = { ...shape, rows, sequences };
+  const common = [q, k, v, offsets, statistics, dOut];
+  dispatchQueries(gpu, x, variant, { kernel: "attention_dq", paged: false, bindings: [...common, dQ], params });
+  gpu.recorder.dispatch({
+    kernel: "attention_dkv_register",
+    constants: { PAGED: false },
+    bindings: [...common, dK, dV],
+    params,
+    groups: gpu.fold(Math.ceil((rows * kvHeads) / REGISTER_WORKGROUP)),
+  });
+}
+
+/** What a kernel that computes query rows, forward or dQ, is dispatched with in either variant. */
+interface QueryKernel {
+  kernel: "attention" | "attention_dq";
+  paged: boolean;
+  bindings: readonly WebGpuTensor[];
+  params: Readonly<Record<string, number>>;
+}
+
+function dispatchQueries(
+  gpu: Gpu,
+  { heads, kvHeads, rows }: AttentionShape & { rows: number },
+  _variant: AttentionVariant,
+  { kernel, paged, ...rest }: QueryKernel,
+): void {
+  const queries = largestDivisor(heads / kvHeads, REGISTER_HEADS);
+  gpu.recorder.dispatch({
+    kernel: `${kernel}_register`,
+    constants: { PAGED: paged, QUERIES: queries },
+    ...rest,
+    groups: gpu.fold(Math.ceil((rows * heads) / queries / REGISTER_WORKGROUP)),
+  });
+}
+
+function largestDivisor(of: number, atMost: number): number {
+  let divisor = Math.min(of, atMost);
+  while (of % divisor !== 0) divisor--;
+  return divisor;
+}
+
+function forwardOperands(op: string, x: AttentionArgs) {
+  const queries = x.rows * x.heads * x.headDim;
+  const keys = x.rows * x.kvHeads * x.headDim;
+  return {
+    q: operand(op, "q", x.q, "f32", queries),
+    k: operand(op, "k", x.k, "f32", keys),
+    v: operand(op, "v", x.v, "f32", keys),
+    offsets: operand(op, "offsets", x.offsets, "u32", x.sequences + 1),
+    out: operand(op, "out", x.out, "f32", queries),
+    lse: operand(op, "lse", x.lse, "f32", x.rows * x.heads),
+  };
+}
+
+/** Parameters of every kernel. */
+function shapeOf(op: string, { heads, kvHeads, headDim, scale }: AttentionShape) {
+  if (!(kvHeads > 0 && heads > 0 && heads % kvHeads === 0)) {
+    refuse(op, "heads", heads, `a multiple of kvHeads = ${kvHeads}`);
+  }
+  if (!(headDim > 0 && headDim % 8 === 0 && headDim <= 256)) {
+    refuse(op, "headDim", headDim, "a multiple of 8 from 8 to 256");
+  }
+  return { heads, kv_heads: kvHeads, dims: headDim / 4, scale };
+}
+
+function refuse(op: string, argument: string, got: number, expected: string): never {
+  throw new AgentRLError("DEVICE", `${op}: an argument does not fit`, { where: `${op}, ${argument}`, got, expected });
 }

@@ -1,0 +1,83 @@
+// Where the queries of causal attention stand and where their keys lie. PAGED: keys lie in pages of one block each, which
+// the page table lists for each sequence (attentionCached). Else: rows are packed sequences, and a sequence's keys are its
+// own rows (attention and its gradient). The model's shape is in the
+// parameters, so that one pipeline serves all shapes: drivers for CPUs take a second to compile one.
+requires immediate_address_space;
+
+const BLOCK = 32u;
+
+struct Params {
+  rows: u32,
+  scale: f32,
+  heads: u32,
+  kv_heads: u32,
+  // Vectors of four in a head.
+  dims: u32,
+#if PAGED
+  page_stride: u32,
+#else
+  sequences: u32,
+#endif
+}
+var<immediate> params: Params;
+@group(0) @binding(0) var<storage, read> q: array<vec4f>;
+@group(0) @binding(1) var<storage, read> k: array<vec4f>;
+@group(0) @binding(2) var<storage, read> v: array<vec4f>;
+#if PAGED
+@group(0) @binding(3) var<storage, read> positions: array<u32>;
+@group(0) @binding(4) var<storage, read> sequence_of: array<u32>;
+@group(0) @binding(5) var<storage, read> page_table: array<u32>;
+#else
+@group(0) @binding(3) var<storage, read> offsets: array<u32>;
+#endif
+
+struct Place {
+  position: u32,
+  // PAGED: the sequence's line of the page table. Else: its index.
+  sequence: u32,
+  // Rows of the sequence that follow each other here, from this one on, as far as that is known without looking.
+  following: u32,
+}
+
+fn place_of(row: u32) -> Place {
+#if PAGED
+  return Place(positions[row], sequence_of[row], params.rows - row);
+#else
+  // The last sequence that starts at or before the row: of several that start there, the one that is not empty.
+  var low = 0u;
+  var high = params.sequences;
+  while (high - low > 1u) {
+    let middle = (low + high) / 2u;
+    if (offsets[middle] <= row) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return Place(row - offsets[low], low, offsets[low + 1u] - row);
+#endif
+}
+
+// Row of k and v where a block of the sequence's keys starts.
+fn block_row(place: Place, block: u32) -> u32 {
+#if PAGED
+  return page_table[place.sequence * params.page_stride + block] * BLOCK;
+#else
+  return offsets[place.sequence] + block * BLOCK;
+#endif
+}
+
+// Offset of a head's vectors in q and out, and in k and v.
+fn query_at(row: u32, head: u32) -> u32 {
+  return (row * params.heads + head) * params.dims;
+}
+
+fn key_at(row: u32, kv_head: u32) -> u32 {
+  return (row * params.kv_heads + kv_head) * params.dims;
+}
+
+// Offsets of a quad's keys. In the place of those that are not seen, which may be unwritten memory, stands the last one.
+fn quad_at(keys: u32, quad: u32, seen: u32, kv_head: u32) -> vec4u {
+  let j = min(vec4u(4u * quad) + vec4u(0u, 1u, 2u, 3u), vec4u(seen - 1u));
+  return ((keys + j) * params.kv_heads + kv_head) * params.dims;
+}
