@@ -53,12 +53,12 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
 
   /** A learner by itself, with a board of its own. */
   async function learner(name: string, adapter: string, resume: string | null = null) {
-    const { config } = runOptions(folder.path, name, settings(adapter));
+    const { config } = runOptions(folder.path, `${name}-${adapter}`, settings(adapter));
     const { config: modelConfig, tensors } = loadModelFolder(model);
     tensors.close();
     const plan = planRun(config, modelConfig);
     const board = WeightBoard.create({
-      name: `/agentrl-test-${process.pid}-${name}`,
+      name: `/agentrl-test-${process.pid}-${adapter}-${name}`,
       slots: plan.boardSlots,
       bytes: plan.boardSlotBytes,
     });
@@ -69,7 +69,7 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
       board: board.name,
       modelFolder: resume === null ? model : join(resume, "model"),
       resume,
-      checkpoints: join(folder.path, `${name}-checkpoints`),
+      checkpoints: join(folder.path, `${name}-${adapter}-checkpoints`),
       configHash: "test",
     };
     const device = await WebGpuDevice.open({ adapter });
