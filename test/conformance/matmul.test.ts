@@ -4,7 +4,7 @@ import { addon } from "../../src/device/addon.ts";
 import type { Device, MatmulLayout } from "../../src/device/device.ts";
 import { NativeDevice } from "../../src/device/native.ts";
 import * as reference from "./reference-linear.ts";
-import { expectClose, expectSameBits, inEverySetting, randomF32, upload } from "./support.ts";
+import { expectClose, expectSameBits, onEveryDevice, randomF32, type Target, upload } from "./support.ts";
 
 const layouts: MatmulLayout[] = ["nn", "nt", "tn"];
 const layoutOf = fc.constantFrom(...layouts);
@@ -41,9 +41,9 @@ async function run(device: Device, x: Case, data = inputs(x)): Promise<Float32Ar
   return device.readF32(out);
 }
 
-async function check(x: Case): Promise<void> {
+async function check(target: Target, x: Case): Promise<void> {
   const data = inputs(x);
-  const [got] = await inEverySetting(async (device) => [await run(device, x, data)]);
+  const [got] = await target.inEverySetting(async (device) => [await run(device, x, data)]);
   const start: { out?: Float32Array; bias?: Float32Array } = {};
   if (x.accumulate) start.out = data.out;
   if (x.bias) start.bias = data.bias;
@@ -51,7 +51,7 @@ async function check(x: Case): Promise<void> {
   expectClose(got!, out, bound, JSON.stringify(x));
 }
 
-describe("matmul", () => {
+onEveryDevice("matmul", (target) => {
   it("agrees with float64 in every layout, and to the bit between instruction sets and thread counts", async () => {
     const cases = fc.record({
       layout: layoutOf,
@@ -62,20 +62,23 @@ describe("matmul", () => {
       accumulate: fc.boolean(),
       seed: fc.nat(1e6),
     });
-    await fc.assert(fc.asyncProperty(cases, check), { numRuns: 150 });
+    await fc.assert(
+      fc.asyncProperty(cases, (x) => check(target, x)),
+      target.runs(150),
+    );
   });
 
   it("agrees when k is cut into blocks, b into packed blocks, and rows into tasks", async () => {
     for (const layout of layouts) {
-      await check({ layout, m: 70, n: 530, k: 780, bias: true, accumulate: false, seed: 5 });
-      await check({ layout, m: 300, n: 64, k: 385, bias: false, accumulate: true, seed: 6 });
-      await check({ layout, m: 9, n: 1100, k: 40, bias: true, accumulate: true, seed: 7 });
+      await check(target, { layout, m: 70, n: 530, k: 780, bias: true, accumulate: false, seed: 5 });
+      await check(target, { layout, m: 300, n: 64, k: 385, bias: false, accumulate: true, seed: 6 });
+      await check(target, { layout, m: 9, n: 1100, k: 40, bias: true, accumulate: true, seed: 7 });
     }
   });
 
   it("gives bias, or what out held, when k is 0", async () => {
-    await check({ layout: "nn", m: 3, n: 20, k: 0, bias: true, accumulate: true, seed: 8 });
-    await check({ layout: "nt", m: 3, n: 20, k: 0, bias: false, accumulate: false, seed: 9 });
+    await check(target, { layout: "nn", m: 3, n: 20, k: 0, bias: true, accumulate: true, seed: 8 });
+    await check(target, { layout: "nt", m: 3, n: 20, k: 0, bias: false, accumulate: false, seed: 9 });
   });
 
   it("gives a row the same bits however many rows are computed with it", async () => {
@@ -88,24 +91,28 @@ describe("matmul", () => {
       rows: fc.nat(),
       seed: fc.nat(1e6),
     });
-    const device = new NativeDevice({ threads: 2 });
     await fc.assert(
-      fc.asyncProperty(cases, async ({ layout, m, n, k, seed, ...part }) => {
-        const from = part.from % m;
-        const rows = 1 + (part.rows % (m - from));
-        const x = { layout, m, n, k, bias: true, accumulate: false, seed };
-        const data = inputs(x);
-        const whole = await run(device, x, data);
-        const a =
-          layout === "tn"
-            ? Float32Array.from({ length: k * rows }, (_, i) => data.a[Math.floor(i / rows) * m + from + (i % rows)]!)
-            : data.a.slice(from * k, (from + rows) * k);
-        const some = await run(device, { ...x, m: rows }, { ...data, a, out: new Float32Array(rows * n) });
-        expectSameBits(some, whole.slice(from * n, (from + rows) * n), `rows ${from}+${rows} of ${JSON.stringify(x)}`);
-      }),
-      { numRuns: 100 },
+      fc.asyncProperty(cases, ({ layout, m, n, k, seed, ...part }) =>
+        target.withDevice(async (device) => {
+          const from = part.from % m;
+          const rows = 1 + (part.rows % (m - from));
+          const x = { layout, m, n, k, bias: true, accumulate: false, seed };
+          const data = inputs(x);
+          const whole = await run(device, x, data);
+          const a =
+            layout === "tn"
+              ? Float32Array.from({ length: k * rows }, (_, i) => data.a[Math.floor(i / rows) * m + from + (i % rows)]!)
+              : data.a.slice(from * k, (from + rows) * k);
+          const some = await run(device, { ...x, m: rows }, { ...data, a, out: new Float32Array(rows * n) });
+          expectSameBits(
+            some,
+            whole.slice(from * n, (from + rows) * n),
+            `rows ${from}+${rows} of ${JSON.stringify(x)}`,
+          );
+        }),
+      ),
+      target.runs(100),
     );
-    device.destroy();
   });
 
   it("continues the chain: two products accumulated are one longer product", async () => {
@@ -117,31 +124,31 @@ describe("matmul", () => {
       k2: fc.integer({ min: 1, max: 450 }),
       seed: fc.nat(1e6),
     });
-    const device = new NativeDevice({ threads: 2 });
     await fc.assert(
-      fc.asyncProperty(cases, async ({ layout, m, n, k1, k2, seed }) => {
-        const k = k1 + k2;
-        const x = { layout, m, n, k, bias: true, accumulate: false, seed };
-        const data = inputs(x);
-        const whole = await run(device, x, data);
-        // Part [from, to) of the k axis of an operand stored with k as its rows, or as its columns.
-        const part = (t: Float32Array, kIsRow: boolean, width: number, from: number, to: number) =>
-          kIsRow
-            ? t.slice(from * width, to * width)
-            : Float32Array.from({ length: width * (to - from) }, (_, i) => {
-                const length = to - from;
-                return t[Math.floor(i / length) * k + from + (i % length)]!;
-              });
-        const a = (from: number, to: number) => part(data.a, layout === "tn", m, from, to);
-        const b = (from: number, to: number) => part(data.b, layout !== "nt", n, from, to);
-        const half = await run(device, { ...x, k: k1 }, { ...data, a: a(0, k1), b: b(0, k1) });
-        const rest = { ...x, k: k2, bias: false, accumulate: true };
-        const both = await run(device, rest, { ...data, a: a(k1, k), b: b(k1, k), out: half });
-        expectSameBits(both, whole, JSON.stringify(x));
-      }),
-      { numRuns: 60 },
+      fc.asyncProperty(cases, ({ layout, m, n, k1, k2, seed }) =>
+        target.withDevice(async (device) => {
+          const k = k1 + k2;
+          const x = { layout, m, n, k, bias: true, accumulate: false, seed };
+          const data = inputs(x);
+          const whole = await run(device, x, data);
+          // Part [from, to) of the k axis of an operand stored with k as its rows, or as its columns.
+          const part = (t: Float32Array, kIsRow: boolean, width: number, from: number, to: number) =>
+            kIsRow
+              ? t.slice(from * width, to * width)
+              : Float32Array.from({ length: width * (to - from) }, (_, i) => {
+                  const length = to - from;
+                  return t[Math.floor(i / length) * k + from + (i % length)]!;
+                });
+          const a = (from: number, to: number) => part(data.a, layout === "tn", m, from, to);
+          const b = (from: number, to: number) => part(data.b, layout !== "nt", n, from, to);
+          const half = await run(device, { ...x, k: k1 }, { ...data, a: a(0, k1), b: b(0, k1) });
+          const rest = { ...x, k: k2, bias: false, accumulate: true };
+          const both = await run(device, rest, { ...data, a: a(k1, k), b: b(k1, k), out: half });
+          expectSameBits(both, whole, JSON.stringify(x));
+        }),
+      ),
+      target.runs(60),
     );
-    device.destroy();
   });
 
   it("adds in ascending k with one rounding per step", async () => {
@@ -149,7 +156,7 @@ describe("matmul", () => {
     const order = Float32Array.of(2 ** 25, 1, 1, -(2 ** 25));
     // (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 in a fused step and 0 when the product is rounded first.
     const e = 1 + 2 ** -12;
-    const [ordered, fused] = await inEverySetting(async (device) => {
+    const [ordered, fused] = await target.inEverySetting(async (device) => {
       const x = { layout: "nn" as const, m: 1, n: 1, bias: false, accumulate: false, seed: 1 };
       const start = { bias: new Float32Array(1), out: new Float32Array(1) };
       const ones = new Float32Array(4).fill(1);
@@ -163,7 +170,8 @@ describe("matmul", () => {
       ];
     });
     expect(ordered![0]).toBe(0);
-    expect(fused![0]).toBe(2 ** -24);
+    // WGSL lets an adapter compute fma in two roundings.
+    expect(target.kind === "native" ? [2 ** -24] : [2 ** -24, 0]).toContain(fused![0]);
   });
 
   it("reads and writes nothing outside its tensors", async () => {
@@ -175,28 +183,30 @@ describe("matmul", () => {
       [66, 65, 5],
     ] as const) {
       for (const layout of layouts) {
-        const results = await inEverySetting(async (device) => {
+        const results = await target.inEverySetting(async (device) => {
           const data = inputs({ layout, m, n, k, bias: true, accumulate: false, seed: 3 });
-          const out = device.alloc(m * n + 64);
+          const out = device.alloc(m * n + 128);
           device.fill(out, guard);
           const nan = (t: Float32Array) => {
-            const padded = upload(device, new Float32Array(t.length + 64).fill(Number.NaN));
-            device.write(padded, t, 32);
-            return device.view(padded, 32, t.length);
+            const padded = upload(device, new Float32Array(t.length + 128).fill(Number.NaN));
+            device.write(padded, t, 64);
+            return device.view(padded, 64, t.length);
           };
-          const view = device.view(out, 32, m * n);
+          const view = device.view(out, 64, m * n);
           device.matmul({ layout, a: nan(data.a), b: nan(data.b), bias: nan(data.bias), out: view, m, n, k });
           return [await device.readF32(out)];
         });
         const all = results[0]!;
-        expect(all.slice(0, 32).every((x) => x === guard) && all.slice(32 + m * n).every((x) => x === guard)).toBe(
+        expect(all.slice(0, 64).every((x) => x === guard) && all.slice(64 + m * n).every((x) => x === guard)).toBe(
           true,
         );
-        expect(all.slice(32, 32 + m * n).every((x) => Math.abs(x) < 100)).toBe(true);
+        expect(all.slice(64, 64 + m * n).every((x) => Math.abs(x) < 100)).toBe(true);
       }
     }
   });
+});
 
+describe("matmul of the native device", () => {
   it("names operator, argument, got and expected when a tensor is too short", () => {
     const device = new NativeDevice({ threads: 1 });
     const t = (n: number) => device.alloc(n);
