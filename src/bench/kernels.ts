@@ -6,6 +6,7 @@
 import type { AdapterInfo } from "../device/webgpu/adapter.ts";
 import type { ProfileName } from "../device/webgpu/profile.ts";
 import { WebGpuDevice } from "../device/webgpu/webgpu-device.ts";
+import { benchEncoding, type EncodingReport } from "./encoding.ts";
 import { type KernelCase, type KernelShape, kernelCases, kernelShapes } from "./kernel-cases.ts";
 import { median } from "./timing.ts";
 
@@ -49,6 +50,8 @@ export interface KernelsReport {
   profile: ProfileName;
   roofline: Roofline;
   results: KernelResult[];
+  /** Null where only some operators were measured. */
+  encoding: EncodingReport | null;
 }
 
 export async function benchKernels(options: KernelsOptions = {}): Promise<KernelsReport> {
@@ -74,7 +77,9 @@ export async function benchKernels(options: KernelsOptions = {}): Promise<Kernel
         print(line(result));
       }
     }
-    return { adapter: info, profile, roofline, results };
+    const encoding = options.operators === undefined ? await benchEncoding(device, kernelShapes.tiny) : null;
+    if (encoding !== null) print(encodingLine(encoding));
+    return { adapter: info, profile, roofline, results, encoding };
   } finally {
     device.destroy();
   }
@@ -138,6 +143,14 @@ async function timeOf(device: WebGpuDevice, seconds: number, run: () => void): P
     times.push(await device.gpu.recorder.measure(run));
   }
   return median(times);
+}
+
+function encodingLine(e: EncodingReport): string {
+  return (
+    `a training step of the tiny model: ${e.dispatches} dispatches, ${e.microsecondsPerDispatch.toFixed(1)} µs each to ` +
+    `record; over ${e.steps} steps, from the third on, ${e.newBuffers} new buffers, ${e.newBindGroups} new bind groups; ` +
+    `the second half grew memory by ${e.rssGrowth.toFixed(0)} MiB`
+  );
 }
 
 function line(r: KernelResult): string {

@@ -34,14 +34,16 @@ interface Read {
   reject: (error: unknown) => void;
 }
 
-/** Drivers stop a submission that runs for seconds (TDR): dispatches in one. */
-const MAX_BATCH = 64;
+/** Drivers stop a submission that runs for seconds (TDR). */
+const DEFAULT_BATCH = 64;
 
 const noConstants: Constants = {};
 
 export class Recorder {
   readonly pipelines: Pipelines;
   readonly bindGroups: BindGroups;
+  /** Dispatches in one submission, at most. */
+  maxBatch = DEFAULT_BATCH;
   /** Dispatches recorded so far. */
   dispatches = 0;
   readonly #device: GPUDevice;
@@ -52,6 +54,8 @@ export class Recorder {
   readonly #floats = new Float32Array(this.#immediates);
   #encoder: GPUCommandEncoder | undefined;
   #pass: GPUComputePassEncoder | undefined;
+  /** The one that is set in the open pass. */
+  #pipeline: GPUComputePipeline | undefined;
   #inBatch = 0;
   /** Dispatches since the host last waited: what an estimate of the waiting time goes by. */
   #sinceWait = 0;
@@ -92,14 +96,17 @@ export class Recorder {
     if (x === 0 || y === 0 || z === 0) return;
     const group = this.bindGroups.get(shader.label, layout, bindings);
     const pass = this.#openPass();
-    pass.setPipeline(pipeline);
+    if (this.#pipeline !== pipeline) {
+      pass.setPipeline(pipeline);
+      this.#pipeline = pipeline;
+    }
     pass.setBindGroup(0, group);
     if (shader.params.length > 0) this.#setImmediates(pass, shader.label, shader.params, params ?? {});
     pass.dispatchWorkgroups(x, y, z);
     for (const { allocation } of bindings) allocation.lastUse = this.#batch;
     this.dispatches++;
     this.#sinceWait++;
-    if (++this.#inBatch >= MAX_BATCH) this.flush();
+    if (++this.#inBatch >= this.maxBatch) this.flush();
   }
 
   /** `bytes` from the start of one tensor to the start of another. */
@@ -282,6 +289,7 @@ export class Recorder {
   #endPass(): void {
     this.#pass?.end();
     this.#pass = undefined;
+    this.#pipeline = undefined;
   }
 
   #setImmediates(
