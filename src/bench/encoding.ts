@@ -26,7 +26,8 @@ export interface EncodingReport {
 
 const layers = 4;
 
-function modelOf(shape: KernelShape): ModelConfig {
+/** A model of four layers of these sizes. */
+export function modelOf(shape: KernelShape): ModelConfig {
   return {
     vocabSize: shape.vocab,
     hiddenSize: shape.dim,

@@ -1,4 +1,4 @@
-/** `agentrl bench gemm|kernels|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
+/** `agentrl bench gemm|kernels|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
 import { type Command, Option } from "commander";
 import { type ProfileName, profileNames } from "../device/webgpu/profile.ts";
 import { addJson, collect, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
@@ -15,6 +15,13 @@ interface KernelsOptions {
   shape?: "tiny" | "small";
   operator?: string[];
   seconds?: number;
+  json?: string;
+}
+
+interface PeerOptions {
+  tfjs: string;
+  adapter: string;
+  rounds?: number;
   json?: string;
 }
 
@@ -55,6 +62,17 @@ export function addBench(program: Command): void {
     writeJson(
       await benchKernels({ ...options, ...shapes, ...(operator === undefined ? {} : { operators: operator }) }),
     );
+  });
+  const peer = bench
+    .command("peer")
+    .description("the WebGPU device beside TensorFlow.js': matrix products and a training step, in one run")
+    .requiredOption("--tfjs <folder>", "folder in which @tensorflow/tfjs and @tensorflow/tfjs-backend-webgpu are installed")
+    .requiredOption("--adapter <name>", "part of the name of the adapter to measure on")
+    .option("--rounds <n>", "turns of each side", wholeNumber(1));
+  addJson(peer).action(async ({ json, ...options }: PeerOptions) => {
+    const writeJson = jsonWriter(json);
+    const { benchPeer } = await import("../bench/peer.ts");
+    writeJson(await benchPeer(options));
   });
   const ring = bench
     .command("ring")
