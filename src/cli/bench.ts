@@ -66,7 +66,10 @@ export function addBench(program: Command): void {
   const peer = bench
     .command("peer")
     .description("the WebGPU device beside TensorFlow.js': matrix products and a training step, in one run")
-    .requiredOption("--tfjs <folder>", "folder in which @tensorflow/tfjs and @tensorflow/tfjs-backend-webgpu are installed")
+    .requiredOption(
+      "--tfjs <folder>",
+      "folder in which @tensorflow/tfjs and @tensorflow/tfjs-backend-webgpu are installed",
+    )
     .requiredOption("--adapter <name>", "part of the name of the adapter to measure on")
     .option("--rounds <n>", "turns of each side", wholeNumber(1));
   addJson(peer).action(async ({ json, ...options }: PeerOptions) => {
