@@ -19,6 +19,8 @@ export interface BindingLayout {
 }
 
 export class Pipelines {
+  /** Pipelines compiled so far. */
+  created = 0;
   readonly #device: GPUDevice;
   readonly #layouts = new Map<string, BindingLayout>();
   readonly #byKernel = new Map<string, Pipeline>();
@@ -38,6 +40,7 @@ export class Pipelines {
       const module = this.#device.createShaderModule({ label, code });
       const pipeline = this.#device.createComputePipeline({ label, layout: layout.pipeline, compute: { module } });
       found = { shader, pipeline, layout };
+      this.created++;
       this.#byKernel.set(key, found);
     }
     return found;

@@ -59,6 +59,8 @@ export class Recorder {
   #inBatch = 0;
   /** Dispatches since the host last waited: what an estimate of the waiting time goes by. */
   #sinceWait = 0;
+  /** Pipelines that there were at the last wait. */
+  #compiled = 0;
   #batch = 1;
   #reads: Read[] = [];
   #staging: GPUBuffer[] = [];
@@ -244,7 +246,9 @@ export class Recorder {
   #wait<T>(done: () => Promise<T>): Promise<T> {
     const kind = `${Math.ceil(Math.log2(this.#sinceWait + 1))}`;
     this.#sinceWait = 0;
-    return this.#waits.wait(kind, done);
+    const cold = this.#compiled !== this.pipelines.created;
+    this.#compiled = this.pipelines.created;
+    return this.#waits.wait(kind, cold, done);
   }
 
   #takeStaging(bytes: number): GPUBuffer {
