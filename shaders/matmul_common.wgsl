@@ -1,11 +1,14 @@
-// What the matrix products share: operands, blocks of 4x4 of them, and where an element's chain begins.
+// What the matrix products share: operands, how they are read, and where an element's chain begins and ends.
 //
 //   out[m, n] = op(a) op(b)      nn: a[m, k] b[k, n]    nt: a[m, k] b[n, k]    tn: a[k, m] b[k, n]
 //
 // Every element is one chain of fma() over k in ascending order, so all kernels and tiles give the same bits. Leading
-// dimensions and offsets are in elements. VECTOR: the axis of a and b that is contiguous, its leading dimension and the
-// offset are multiples of four, so that operands are read four at a time. Blocks at the edge repeat the last row or
-// column (nothing is read outside the operands), and `finish` drops what they add.
+// dimensions and offsets are in elements. VECTOR: the axis of a and of b that is contiguous, its leading dimension and
+// the offset are multiples of four, so that operands are read four at a time.
+//
+// Kernels work on four neighbouring rows of a, or columns of b, at once. Their `places` in memory are computed before the
+// loop over k, since not every driver moves them there. At an edge the last row or column is repeated: nothing outside
+// the operands is read, and `finish` drops what does not exist.
 requires immediate_address_space;
 
 struct Params {
@@ -18,7 +21,6 @@ struct Params {
   a_offset: u32,
   b_offset: u32,
   out_offset: u32,
-  bias_offset: u32,
 }
 var<immediate> p: Params;
 @group(0) @binding(0) var<storage, read_write> out: array<f32>;
@@ -33,140 +35,137 @@ var<immediate> p: Params;
 @group(0) @binding(3) var<storage, read> bias: array<f32>;
 #endif
 
-// Four neighbours of a row of memory from `index` on.
+const STEPS = vec4u(0u, 1u, 2u, 3u);
+
+// ---- a ----
+
 #if VECTOR
+fn a_at(index: u32) -> f32 {
+  return a[index / 4u][index % 4u];
+}
 fn a_run(index: u32) -> vec4f {
   return a[index / 4u];
+}
+#else
+fn a_at(index: u32) -> f32 {
+  return a[index];
+}
+fn a_run(index: u32) -> vec4f {
+  return vec4f(a[index], a[index + 1u], a[index + 2u], a[index + 3u]);
+}
+#endif
+
+// Where k = 0 of rows row..row+3 lies.
+fn a_places(row: u32) -> vec4u {
+#if LAYOUT == tn
+#if VECTOR
+  return p.a_offset + min(row, p.m - 4u) + STEPS;
+#else
+  return p.a_offset + min(row + STEPS, vec4u(p.m - 1u));
+#endif
+#else
+  return p.a_offset + min(row + STEPS, vec4u(p.m - 1u)) * p.lda;
+#endif
+}
+
+// Element k of the four rows.
+fn a_across(places: vec4u, k: u32) -> vec4f {
+#if LAYOUT == tn
+  let at = places + k * p.lda;
+#if VECTOR
+  return a_run(at.x);
+#else
+  return vec4f(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
+#endif
+#else
+  let at = places + k;
+  return vec4f(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
+#endif
+}
+
+// Elements k..k+3 of the four rows: column i of the matrix has k + i.
+fn a_block(places: vec4u, k: u32) -> mat4x4f {
+#if LAYOUT == tn
+  return mat4x4f(a_across(places, k), a_across(places, k + 1u), a_across(places, k + 2u), a_across(places, k + 3u));
+#else
+  let at = places + k;
+  return transpose(mat4x4f(a_run(at.x), a_run(at.y), a_run(at.z), a_run(at.w)));
+#endif
+}
+
+// ---- b ----
+
+#if VECTOR
+fn b_at(index: u32) -> f32 {
+  return b[index / 4u][index % 4u];
 }
 fn b_run(index: u32) -> vec4f {
   return b[index / 4u];
 }
-#endif
-
-fn a_index(row: u32, k: u32) -> u32 {
-#if LAYOUT == tn
-  return p.a_offset + k * p.lda + row;
 #else
-  return p.a_offset + row * p.lda + k;
-#endif
-}
-
-fn b_index(k: u32, column: u32) -> u32 {
-#if LAYOUT == nt
-  return p.b_offset + column * p.ldb + k;
-#else
-  return p.b_offset + k * p.ldb + column;
-#endif
-}
-
-fn a_at(row: u32, k: u32) -> f32 {
-  let index = a_index(min(row, p.m - 1u), k);
-#if VECTOR
-  return a[index / 4u][index % 4u];
-#else
-  return a[index];
-#endif
-}
-
-fn b_at(k: u32, column: u32) -> f32 {
-  let index = b_index(k, min(column, p.n - 1u));
-#if VECTOR
-  return b[index / 4u][index % 4u];
-#else
+fn b_at(index: u32) -> f32 {
   return b[index];
-#endif
 }
-
-// a[row][k..k+3]
-fn a_along_k(row: u32, k: u32) -> vec4f {
-#if LAYOUT != tn
-#if VECTOR
-  return a_run(a_index(min(row, p.m - 1u), k));
-#else
-  return vec4f(a_at(row, k), a_at(row, k + 1u), a_at(row, k + 2u), a_at(row, k + 3u));
-#endif
-#else
-  return vec4f(a_at(row, k), a_at(row, k + 1u), a_at(row, k + 2u), a_at(row, k + 3u));
-#endif
+fn b_run(index: u32) -> vec4f {
+  return vec4f(b[index], b[index + 1u], b[index + 2u], b[index + 3u]);
 }
+#endif
 
-// a[row..row+3][k..k+3], one column of the matrix for each row of a.
-fn a_block(row: u32, k: u32) -> mat4x4f {
-#if LAYOUT == tn
-  return transpose(mat4x4f(a_across(row, k), a_across(row, k + 1u), a_across(row, k + 2u), a_across(row, k + 3u)));
-#else
-  return mat4x4f(a_along_k(row, k), a_along_k(row + 1u, k), a_along_k(row + 2u, k), a_along_k(row + 3u, k));
-#endif
-}
-
-// a[row..row+3][k]
-fn a_across(row: u32, k: u32) -> vec4f {
-#if LAYOUT == tn
-#if VECTOR
-  return a_run(a_index(min(row, p.m - 4u), k));
-#else
-  return vec4f(a_at(row, k), a_at(row + 1u, k), a_at(row + 2u, k), a_at(row + 3u, k));
-#endif
-#else
-  return vec4f(a_at(row, k), a_at(row + 1u, k), a_at(row + 2u, k), a_at(row + 3u, k));
-#endif
-}
-
-// b[k][column..column+3]
-fn b_across(k: u32, column: u32) -> vec4f {
-#if LAYOUT != nt
-#if VECTOR
-  return b_run(b_index(k, min(column, p.n - 4u)));
-#else
-  return vec4f(b_at(k, column), b_at(k, column + 1u), b_at(k, column + 2u), b_at(k, column + 3u));
-#endif
-#else
-  return vec4f(b_at(k, column), b_at(k, column + 1u), b_at(k, column + 2u), b_at(k, column + 3u));
-#endif
-}
-
-// b[k..k+3][column]
-fn b_along_k(k: u32, column: u32) -> vec4f {
+// Where k = 0 of columns column..column+3 lies.
+fn b_places(column: u32) -> vec4u {
 #if LAYOUT == nt
+  return p.b_offset + min(column + STEPS, vec4u(p.n - 1u)) * p.ldb;
+#else
 #if VECTOR
-  return b_run(b_index(k, min(column, p.n - 1u)));
+  return p.b_offset + min(column, p.n - 4u) + STEPS;
 #else
-  return vec4f(b_at(k, column), b_at(k + 1u, column), b_at(k + 2u, column), b_at(k + 3u, column));
+  return p.b_offset + min(column + STEPS, vec4u(p.n - 1u));
 #endif
-#else
-  return vec4f(b_at(k, column), b_at(k + 1u, column), b_at(k + 2u, column), b_at(k + 3u, column));
 #endif
 }
 
-// b[k..k+3][column..column+3], one column of the matrix for each k.
-fn b_block(k: u32, column: u32) -> mat4x4f {
+// Element k of the four columns.
+fn b_across(places: vec4u, k: u32) -> vec4f {
 #if LAYOUT == nt
-  return transpose(mat4x4f(
-    b_along_k(k, column), b_along_k(k, column + 1u), b_along_k(k, column + 2u), b_along_k(k, column + 3u),
-  ));
+  let at = places + k;
+  return vec4f(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
 #else
-  return mat4x4f(b_across(k, column), b_across(k + 1u, column), b_across(k + 2u, column), b_across(k + 3u, column));
+  let at = places + k * p.ldb;
+#if VECTOR
+  return b_run(at.x);
+#else
+  return vec4f(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
+#endif
 #endif
 }
 
-// Four steps of the chains of four neighbouring columns: a[k..k+3] of one row, and the block of b.
-fn step4(chain: vec4f, a4: vec4f, b4: mat4x4f) -> vec4f {
-  var next = fma(vec4f(a4.x), b4[0], chain);
-  next = fma(vec4f(a4.y), b4[1], next);
-  next = fma(vec4f(a4.z), b4[2], next);
-  return fma(vec4f(a4.w), b4[3], next);
+// Elements k..k+3 of the four columns: column i of the matrix has k + i.
+fn b_block(places: vec4u, k: u32) -> mat4x4f {
+#if LAYOUT == nt
+  let at = places + k;
+  return transpose(mat4x4f(b_run(at.x), b_run(at.y), b_run(at.z), b_run(at.w)));
+#else
+  return mat4x4f(b_across(places, k), b_across(places, k + 1u), b_across(places, k + 2u), b_across(places, k + 3u));
+#endif
+}
+
+// ---- Chains ----
+
+// Four steps of the chains of one row and four columns.
+fn step4(chain: vec4f, a0: f32, a1: f32, a2: f32, a3: f32, b4: mat4x4f) -> vec4f {
+  return fma(vec4f(a3), b4[3], fma(vec4f(a2), b4[2], fma(vec4f(a1), b4[1], fma(vec4f(a0), b4[0], chain))));
 }
 
 fn start(row: u32, column: u32) -> f32 {
   var value = 0.0;
-#if START
-  if (row < p.m && column < p.n) {
 #if ACCUMULATE
+  if (row < p.m && column < p.n) {
     value = out[p.out_offset + row * p.ldc + column];
+  }
 #endif
 #if BIAS
-    value += bias[p.bias_offset + column];
-#endif
+  if (row < p.m && column < p.n) {
+    value += bias[column];
   }
 #endif
   return value;

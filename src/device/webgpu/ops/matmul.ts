@@ -1,17 +1,21 @@
 /**
- * Matrix products. Several kernels compute them, made for different shapes and adapters; each sums k in ascending order
- * through one fma chain per output element, so all give the same bits and `chooseVariant` is free to pick the fastest.
+ * Matrix products. Several kernels compute them, made for different shapes and adapters (matmul-variants.ts); each sums k
+ * in ascending order through one fma chain per output element, so all give the same bits and the tuner is free to choose.
  */
 import { AgentRLError } from "../../../errors.ts";
 import type { MatmulArgs, MatmulLayout } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
+import { chooseVariant } from "../tuning.ts";
+import { windowsOf } from "../windows.ts";
+import { constantsOf, type MatmulVariant, usable } from "./matmul-variants.ts";
 
 /** Operands inside larger matrices. Leading dimensions and offsets are in elements. */
 export interface StridedMatmul {
   layout: MatmulLayout;
   a: WebGpuTensor;
   b: WebGpuTensor;
+  /** In no buffer that an operand lies in. */
   out: WebGpuTensor;
   m: number;
   n: number;
@@ -28,43 +32,84 @@ export interface StridedMatmul {
   accumulate?: boolean;
 }
 
-export function matmul(gpu: Gpu, x: MatmulArgs): void {
+/**
+ * @param variant instead of the one that the tuner chose
+ * @throws AgentRLError DEVICE when an operand is too short, or shares a buffer with `out`.
+ */
+export function matmul(gpu: Gpu, x: MatmulArgs, variant?: MatmulVariant): void {
   const { layout, m, n, k, accumulate = false } = x;
   const a = operand("matmul", "a", x.a, "f32", m * k);
   const b = operand("matmul", "b", x.b, "f32", k * n);
   const out = operand("matmul", "out", x.out, "f32", m * n);
+  const bias = x.bias === undefined ? undefined : operand("matmul", "bias", x.bias, "f32", n);
   const lda = layout === "tn" ? m : k;
   const ldb = layout === "nt" ? k : n;
-  const product = { layout, a, b, out, m, n, k, lda, ldb, ldc: n, accumulate };
-  if (x.bias === undefined) stridedMatmul(gpu, product);
-  else stridedMatmul(gpu, { ...product, bias: operand("matmul", "bias", x.bias, "f32", n) });
+
+  // Rows of out (with those of a), and the rows in which b is stored, in windows that a binding holds.
+  const outRows = windowsOf(gpu, "matmul, out", m, layout === "tn" ? n : Math.max(n, k));
+  const bRows = layout === "nt" ? windowsOf(gpu, "matmul, b", n, k) : windowsOf(gpu, "matmul, b", k, Math.max(lda, n));
+  for (const rows of outRows) {
+    const product = { layout, lda, ldb, ldc: n, m: rows.count, out: gpu.view(out, rows.first * n, rows.count * n) };
+    const aOfRows = layout === "tn" ? a : gpu.view(a, rows.first * k, rows.count * k);
+    for (const { first, count } of bRows) {
+      const bWindow = gpu.view(b, first * ldb, count * ldb);
+      if (layout === "nt") {
+        // A run of columns.
+        const some = { ...product, n: count, k, a: aOfRows, b: bWindow, outOffset: first, accumulate };
+        stridedMatmul(gpu, bias === undefined ? some : { ...some, bias: gpu.view(bias, first, count) }, variant);
+        continue;
+      }
+      // A run of k: the chains go on from where they were stored.
+      const aWindow = layout === "tn" ? gpu.view(a, first * m, count * m) : aOfRows;
+      const aOffset = layout === "tn" ? rows.first : first;
+      const some = { ...product, n, k: count, a: aWindow, aOffset, b: bWindow, accumulate: accumulate || first > 0 };
+      stridedMatmul(gpu, bias === undefined || first > 0 ? some : { ...some, bias }, variant);
+    }
+  }
 }
 
-export function stridedMatmul(gpu: Gpu, x: StridedMatmul): void {
+/** As `matmul`; each operand must fit a binding. */
+export function stridedMatmul(gpu: Gpu, x: StridedMatmul, variant?: MatmulVariant): void {
   const { layout, a, b, out, bias, m, n, k, lda, ldb, ldc, accumulate = false } = x;
   const { aOffset = 0, bOffset = 0, outOffset = 0 } = x;
-  checkRun("a", a, aOffset, layout === "tn" ? k : m, layout === "tn" ? m : k, lda);
-  checkRun("b", b, bOffset, layout === "nt" ? n : k, layout === "nt" ? k : n, ldb);
+  const [aRows, aWidth] = layout === "tn" ? [k, m] : [m, k];
+  const [bRows, bWidth] = layout === "nt" ? [n, k] : [k, n];
+  checkRun("a", a, aOffset, aRows, aWidth, lda);
+  checkRun("b", b, bOffset, bRows, bWidth, ldb);
   checkRun("out", out, outOffset, m, n, ldc);
+  checkApart(out, { a, b, ...(bias && { bias }) });
   if (m === 0 || n === 0) return;
-  const contiguousA = layout === "tn" ? m : k;
-  const contiguousB = layout === "nt" ? k : n;
-  const vector = [contiguousA, contiguousB, lda, ldb, aOffset, bOffset].every((count) => count % 4 === 0) && k > 0;
-  gpu.recorder.dispatch({
-    kernel: "matmul_register",
-    constants: {
-      LAYOUT: layout,
-      VECTOR: vector,
-      ACCUMULATE: accumulate,
-      BIAS: bias !== undefined,
-      START: accumulate || bias !== undefined,
-      ROWS: 8,
-      WIDTH: 32,
-    },
-    bindings: bias === undefined ? [out, a, b] : [out, a, b, bias],
-    params: { m, n, k, lda, ldb, ldc, a_offset: aOffset, b_offset: bOffset, out_offset: outOffset, bias_offset: 0 },
-    groups: [Math.ceil(n / 128), Math.ceil(m / 8)],
-  });
+  const vector = [aWidth, bWidth, lda, ldb, aOffset, bOffset].every((count) => count % 4 === 0) && k > 0;
+  const chosen = variant ?? chooseVariant(gpu, { layout, m, n, k });
+  if (!usable(gpu, chosen)) {
+    throw new AgentRLError("DEVICE", "A kernel does not run on this adapter", {
+      where: `matmul, ${chosen.kernel}`,
+      expected: `${chosen.feature}`,
+    });
+  }
+  const [tileRows, tileColumns] = chosen.tile;
+  const most = gpu.limits.maxComputeWorkgroupsPerDimension;
+  const bandRows = most * tileRows;
+  for (let row = 0; row < m; row += bandRows) {
+    const rows = Math.min(bandRows, m - row);
+    gpu.recorder.dispatch({
+      kernel: chosen.kernel,
+      constants: constantsOf(chosen, { layout, vector, accumulate, bias: bias !== undefined }),
+      bindings: bias === undefined ? [out, a, b] : [out, a, b, bias],
+      params: {
+        m: rows,
+        n,
+        k,
+        lda,
+        ldb,
+        ldc,
+        a_offset: aOffset + row * (layout === "tn" ? 1 : lda),
+        b_offset: bOffset,
+        out_offset: outOffset + row * ldc,
+      },
+      groups: [Math.ceil(n / tileColumns), Math.ceil(rows / tileRows)],
+    });
+  }
 }
 
 /** Checks that `rows` runs of `width` elements, `stride` apart, lie inside the tensor. */
@@ -77,4 +122,15 @@ function checkRun(argument: string, tensor: WebGpuTensor, offset: number, rows: 
     got: `${tensor.length} elements`,
     expected: `${rows} rows of ${width} elements, ${stride} apart, from element ${offset} on`,
   });
+}
+
+function checkApart(out: WebGpuTensor, operands: Readonly<Record<string, WebGpuTensor>>): void {
+  for (const argument in operands) {
+    if (operands[argument]!.allocation !== out.allocation) continue;
+    throw new AgentRLError("DEVICE", "matmul: WebGPU cannot read and write one buffer in one kernel", {
+      where: `matmul, ${argument}`,
+      got: "a tensor in the same memory as out",
+      expected: "separate tensors",
+    });
+  }
 }
