@@ -58,6 +58,32 @@ fn place_of(row: u32) -> Place {
 #endif
 }
 
+// Whether a row stands directly behind the row before it, in the same sequence.
+fn continues(row: u32) -> bool {
+#if PAGED
+  if (row == 0u) {
+    return false;
+  }
+  return sequence_of[row] == sequence_of[row - 1u] && positions[row] == positions[row - 1u] + 1u;
+#else
+  return place_of(row).position > 0u;
+#endif
+}
+
+// Rows that follow each other from this one on, up to the next position that is a multiple of `most`.
+fn tile_rows(row: u32, place: Place, most: u32) -> u32 {
+  let limit = min(place.following, most - place.position % most);
+#if PAGED
+  var count = 1u;
+  while (count < limit && continues(row + count)) {
+    count++;
+  }
+  return count;
+#else
+  return limit;
+#endif
+}
+
 // Row of k and v where a block of the sequence's keys starts.
 fn block_row(place: Place, block: u32) -> u32 {
 #if PAGED

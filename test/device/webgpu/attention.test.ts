@@ -1,6 +1,7 @@
 /**
- * Attention on every adapter and in both variants of its kernels, which must agree to the bit: an adapter's variant is
- * chosen for speed alone. Cases are few and fixed, since each shape is compiled anew; the conformance suite draws more.
+ * Attention on every adapter and in both variants of its forward pass, which must agree to the bit: an adapter's variant
+ * is chosen for speed alone. Cases are few and fixed, since a software driver takes seconds to
+ * compile a variant; the conformance suite draws more.
  */
 import { describe, expect, it } from "vitest";
 import { ATTENTION_BLOCK, type AttentionShape } from "../../../src/device/device.ts";
@@ -40,8 +41,7 @@ const cases: Record<string, Case> = {
   "no sharing of kv heads": caseOf([97, 5, 64], 2, 2, 32),
   "three heads a kv head, dimensions that fill no chunk": caseOf([70, 41], 6, 2, 40),
   "eight heads a kv head": caseOf([37, 3], 8, 1, 24),
-  "five heads a kv head": caseOf([40], 5, 1, 8),
-  "sharp softmax": caseOf([75], 4, 2, 64, 4),
+  "sharp softmax": caseOf([75], 4, 2, 32, 4),
   "wide heads": caseOf([35, 2], 2, 1, 256),
 };
 
@@ -74,12 +74,12 @@ async function forward(device: WebGpuDevice, variant: AttentionVariant, x: Case,
   return { args, out: await device.readF32(out), lse: await device.readF32(lse) };
 }
 
-async function backward(device: WebGpuDevice, variant: AttentionVariant, x: Case, data: Data) {
-  const { args } = await forward(device, variant, x, data);
+async function backward(device: WebGpuDevice, x: Case, data: Data) {
+  const { args } = await forward(device, "register", x, data);
   // Whatever was there must be overwritten.
   const dirty = (length: number) => upload(device, new Float32Array(length).fill(Number.NaN));
   const [dQ, dK, dV] = [dirty(data.q.length), dirty(data.k.length), dirty(data.v.length)];
-  attentionBackward(device.gpu, { ...args, dOut: upload(device, data.dOut), dQ, dK, dV }, variant);
+  attentionBackward(device.gpu, { ...args, dOut: upload(device, data.dOut), dQ, dK, dV });
   return { dQ: await device.readF32(dQ), dK: await device.readF32(dK), dV: await device.readF32(dV) };
 }
 
@@ -167,13 +167,11 @@ onEveryAdapter("attention", (device) => {
       expectSameBits(tiled.lse, register.lse, "lse");
     });
 
-    it("has the gradient of float64, to the bit in both variants", async () => {
-      const register = await backward(device(), "register", x, data);
+    it("has the gradient of float64", async () => {
+      const gradient = await backward(device(), x, data);
       const expected = reference.attentionBackward({ ...x, ...data }, data.dOut);
-      const tiled = await backward(device(), "tiled", x, data);
       for (const name of ["dQ", "dK", "dV"] as const) {
-        expectClose(register[name], expected[name].value, expected[name].bound, name);
-        expectSameBits(tiled[name], register[name], name);
+        expectClose(gradient[name], expected[name].value, expected[name].bound, name);
       }
     });
 
@@ -194,7 +192,7 @@ onEveryAdapter("attention", (device) => {
     const data = inputs(x);
     const alone = only(x, data, 2);
     const run = async (x: Case, data: Data) => {
-      return { ...(await forward(device(), variant, x, data)), ...(await backward(device(), variant, x, data)) };
+      return { ...(await forward(device(), variant, x, data)), ...(await backward(device(), x, data)) };
     };
     const [packed, single] = [await run(x, data), await run(alone.x, alone.data)];
     const [queries, keys] = [x.heads * x.headDim, x.kvHeads * x.headDim];

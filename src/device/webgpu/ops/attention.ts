@@ -1,7 +1,7 @@
 /**
- * Causal attention. Every kernel comes in two variants that give the same bits: "register", a thread for some heads of
- * one row, for adapters that compute on the CPU; "tiled", a workgroup for a tile of queries or keys that it stages in
- * workgroup memory, for GPUs.
+ * Causal attention. The forward pass comes in two variants that give the same bits: "register", a thread for some heads
+ * of one row, for adapters that compute on the CPU; "tiled", a workgroup for a tile of queries that it stages in
+ * workgroup memory, for GPUs. The gradient has the register variant alone.
  */
 import { AgentRLError } from "../../../errors.ts";
 import {
@@ -24,14 +24,17 @@ export function attentionVariant(gpu: Gpu): AttentionVariant {
 const REGISTER_WORKGROUP = 8;
 /** Most heads that a thread of the register variant computes. */
 const REGISTER_HEADS = 4;
+/** Most heads in a tile of 32 queries; the rest of the tile is rows. */
+const TILE_HEADS = 8;
+/** Dimensions that the tiled variant stages at a time. */
+const CHUNK = 32;
 const STATISTICS_WORKGROUP = 64;
 
 export function attention(gpu: Gpu, x: AttentionArgs, variant = attentionVariant(gpu)): void {
   const { rows, sequences } = x;
   const shape = shapeOf("attention", x);
   const { q, k, v, offsets, out, lse } = forwardOperands("attention", x);
-  dispatchQueries(gpu, x, variant, {
-    kernel: "attention",
+  dispatchForward(gpu, x, variant, {
     paged: false,
     bindings: [q, k, v, offsets, out, lse],
     params: { ...shape, rows, sequences },
@@ -54,10 +57,10 @@ export function attentionCached(gpu: Gpu, x: AttentionCachedArgs, variant = atte
     operand(op, "out", x.out, "f32", rows * x.heads * x.headDim),
   ];
   const params = { ...shape, rows, page_stride: pageTableStride };
-  dispatchQueries(gpu, x, variant, { kernel: "attention", paged: true, bindings, params });
+  dispatchForward(gpu, x, variant, { paged: true, bindings, params });
 }
 
-export function attentionBackward(gpu: Gpu, x: AttentionBackwardArgs, variant = attentionVariant(gpu)): void {
+export function attentionBackward(gpu: Gpu, x: AttentionBackwardArgs): void {
   const op = "attentionBackward";
   const { rows, sequences, heads, kvHeads, headDim } = x;
   const shape = shapeOf(op, x);
@@ -76,7 +79,7 @@ export function attentionBackward(gpu: Gpu, x: AttentionBackwardArgs, variant = 
   });
   const params = { ...shape, rows, sequences };
   const common = [q, k, v, offsets, statistics, dOut];
-  dispatchQueries(gpu, x, variant, { kernel: "attention_dq", paged: false, bindings: [...common, dQ], params });
+  dispatchRegister(gpu, x, "attention_dq_register", { paged: false, bindings: [...common, dQ], params });
   gpu.recorder.dispatch({
     kernel: "attention_dkv_register",
     constants: { PAGED: false },
@@ -86,23 +89,42 @@ export function attentionBackward(gpu: Gpu, x: AttentionBackwardArgs, variant = 
   });
 }
 
-/** What a kernel that computes query rows, forward or dQ, is dispatched with in either variant. */
+/** A kernel that computes query rows. */
 interface QueryKernel {
-  kernel: "attention" | "attention_dq";
   paged: boolean;
   bindings: readonly WebGpuTensor[];
   params: Readonly<Record<string, number>>;
 }
 
-function dispatchQueries(
+function dispatchForward(
+  gpu: Gpu,
+  x: AttentionShape & { rows: number },
+  variant: AttentionVariant,
+  { paged, ...rest }: QueryKernel,
+): void {
+  if (variant === "register") {
+    dispatchRegister(gpu, x, "attention_register", { paged, ...rest });
+    return;
+  }
+  const { heads, kvHeads, headDim, rows } = x;
+  const tileHeads = largestDivisor(heads / kvHeads, TILE_HEADS);
+  gpu.recorder.dispatch({
+    kernel: "attention_tiled",
+    constants: { PAGED: paged, TILE_HEADS: tileHeads, CHUNKS: Math.ceil(headDim / CHUNK) },
+    ...rest,
+    groups: gpu.fold((rows * heads) / tileHeads),
+  });
+}
+
+function dispatchRegister(
   gpu: Gpu,
   { heads, kvHeads, rows }: AttentionShape & { rows: number },
-  _variant: AttentionVariant,
-  { kernel, paged, ...rest }: QueryKernel,
+  kernel: "attention_register" | "attention_dq_register",
+  { paged, ...rest }: QueryKernel,
 ): void {
   const queries = largestDivisor(heads / kvHeads, REGISTER_HEADS);
   gpu.recorder.dispatch({
-    kernel: `${kernel}_register`,
+    kernel,
     constants: { PAGED: paged, QUERIES: queries },
     ...rest,
     groups: gpu.fold(Math.ceil((rows * heads) / queries / REGISTER_WORKGROUP)),

@@ -1,0 +1,187 @@
+// Causal attention, forward, for GPUs: a workgroup computes a tile of up to 32 queries that share a kv head (TILE_HEADS
+// heads of consecutive rows of one sequence), staging 32 dimensions of 32 queries or keys at a time in workgroup memory. A
+// thread owns a square of 4 queries x 4 keys of the scores and, of the same queries, 4 dimensions of each chunk of 32. The
+// arithmetic of each query is that of attention_register.wgsl to the bit.
+//
+// There is a workgroup for every row, and it does nothing unless a tile starts there: so no list of tiles has to be made
+// of offsets or positions that only the device knows.
+#include "attention_keys.wgsl"
+#include "attention_softmax.wgsl"
+
+const TILE_HEADS = {{TILE_HEADS}}u;
+const TILE_ROWS = 32u / TILE_HEADS;
+// Chunks of 32 dimensions.
+const CHUNKS = {{CHUNKS}}u;
+const THREADS = 64u;
+
+#if PAGED
+@group(0) @binding(6) var<storage, read_write> out: array<vec4f>;
+#else
+@group(0) @binding(4) var<storage, read_write> out: array<vec4f>;
+@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
+#endif
+
+// [32, 8] vectors each; 12 KiB in all.
+var<workgroup> query_tile: array<vec4f, 256>;
+// Keys, then values.
+var<workgroup> key_tile: array<vec4f, 256>;
+// Scores, then weights: [query, quad of keys].
+var<workgroup> weight_tile: array<vec4f, 256>;
+
+// Threads that read four vectors of neighbouring keys at once find them in different banks.
+fn swizzled(key: u32, d: u32) -> u32 {
+  return key * 8u + (d ^ (key / 4u));
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+  @builtin(workgroup_id) group: vec3u,
+  @builtin(num_workgroups) groups: vec3u,
+  @builtin(local_invocation_index) thread: u32,
+) {
+  let parts = params.heads / TILE_HEADS;
+  let item = group.y * groups.x + group.x;
+  let row = item / parts;
+  if (row >= params.rows) {
+    return;
+  }
+  let place = place_of(row);
+  if (place.position % TILE_ROWS != 0u && continues(row)) {
+    return;
+  }
+  let first_head = item % parts * TILE_HEADS;
+  let kv_head = first_head / (params.heads / params.kv_heads);
+  let queries = tile_rows(row, place, TILE_ROWS) * TILE_HEADS;
+  // Keys that the last query sees.
+  let end = place.position + queries / TILE_HEADS;
+
+  let x = thread % 8u;
+  let first_query = thread / 8u * 4u;
+  var o = array<array<vec4f, CHUNKS>, 4>();
+  var top = vec4f(NO_SCORE);
+  var total = vec4f(0.0);
+
+  for (var block = 0u; block * BLOCK < end; block++) {
+    let keys = min(BLOCK, end - block * BLOCK);
+    let quads = (keys + 3u) / 4u;
+    let first_key = block_row(place, block);
+
+    var s = array<vec4f, 4>();
+    for (var chunk = 0u; chunk * 8u < params.dims; chunk++) {
+      let vectors = min(8u, params.dims - chunk * 8u);
+      workgroupBarrier();
+      for (var i = thread; i < 256u; i += THREADS) {
+        let n = i / 8u;
+        let d = i % 8u;
+        var query = vec4f(0.0);
+        var key = vec4f(0.0);
+        if (d < vectors) {
+          if (n < queries) {
+            query = q[query_at(row + n / TILE_HEADS, first_head + n % TILE_HEADS) + chunk * 8u + d] * params.scale;
+          }
+          if (n < keys) {
+            key = k[key_at(first_key + n, kv_head) + chunk * 8u + d];
+          }
+        }
+        query_tile[i] = query;
+        key_tile[swizzled(n, d)] = key;
+      }
+      workgroupBarrier();
+      for (var d = 0u; d < vectors; d++) {
+        let k0 = key_tile[swizzled(4u * x, d)];
+        let k1 = key_tile[swizzled(4u * x + 1u, d)];
+        let k2 = key_tile[swizzled(4u * x + 2u, d)];
+        let k3 = key_tile[swizzled(4u * x + 3u, d)];
+        for (var i = 0u; i < 4u; i++) {
+          s[i] = add_products(s[i], query_tile[(first_query + i) * 8u + d], k0, k1, k2, k3);
+        }
+      }
+    }
+
+    // The softmax of a query needs all of its scores; its threads each work out the same maximum and sum.
+    for (var i = 0u; i < 4u; i++) {
+      let seen = seen_by(first_query + i, queries, place.position, block);
+      weight_tile[(first_query + i) * 8u + x] = select(vec4f(NO_SCORE), s[i], visible(x, seen));
+    }
+    workgroupBarrier();
+    var factor = vec4f(1.0);
+    for (var i = 0u; i < 4u; i++) {
+      var block_top = top[i];
+      for (var quad = 0u; quad < quads; quad++) {
+        block_top = max(block_top, largest(weight_tile[(first_query + i) * 8u + quad]));
+      }
+      factor[i] = rescaling(top[i], block_top);
+      top[i] = block_top;
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < 4u; i++) {
+      let seen = seen_by(first_query + i, queries, place.position, block);
+      weight_tile[(first_query + i) * 8u + x] = quad_weights(s[i], top[i], x, seen);
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < 4u; i++) {
+      var sum = 0.0;
+      for (var quad = 0u; quad < quads; quad++) {
+        sum += quad_sum(weight_tile[(first_query + i) * 8u + quad]);
+      }
+      total[i] = fma(total[i], factor[i], sum);
+    }
+
+    for (var chunk = 0u; chunk < CHUNKS; chunk++) {
+      let vectors = min(8u, params.dims - chunk * 8u);
+      workgroupBarrier();
+      for (var i = thread; i < 256u; i += THREADS) {
+        let n = i / 8u;
+        let d = i % 8u;
+        var value = vec4f(0.0);
+        if (n < keys && d < vectors) {
+          value = v[key_at(first_key + n, kv_head) + chunk * 8u + d];
+        }
+        key_tile[i] = value;
+      }
+      workgroupBarrier();
+      for (var i = 0u; i < 4u; i++) {
+        o[i][chunk] *= factor[i];
+      }
+      for (var quad = 0u; quad < quads; quad++) {
+        let v0 = key_tile[quad * 32u + x];
+        let v1 = key_tile[quad * 32u + 8u + x];
+        let v2 = key_tile[quad * 32u + 16u + x];
+        let v3 = key_tile[quad * 32u + 24u + x];
+        for (var i = 0u; i < 4u; i++) {
+          let seen = seen_by(first_query + i, queries, place.position, block);
+          o[i][chunk] = add_values(o[i][chunk], weight_tile[(first_query + i) * 8u + quad], v0, v1, v2, v3, quad, seen);
+        }
+      }
+    }
+  }
+
+  for (var i = 0u; i < 4u; i++) {
+    let n = first_query + i;
+    if (n < queries) {
+      let query_row = row + n / TILE_HEADS;
+      let head = first_head + n % TILE_HEADS;
+      let inverse = 1.0 / total[i];
+      for (var chunk = 0u; chunk < CHUNKS; chunk++) {
+        if (chunk * 8u + x < params.dims) {
+          out[query_at(query_row, head) + chunk * 8u + x] = o[i][chunk] * inverse;
+        }
+      }
+#if !PAGED
+      if (x == 0u) {
+        lse[query_row * params.heads + head] = log_sum_exp(top[i], total[i]);
+      }
+#endif
+    }
+  }
+}
+
+// How many keys of a block a query of the tile sees; none beyond the tile's queries.
+fn seen_by(query: u32, queries: u32, position: u32, block: u32) -> u32 {
+  let end = position + query / TILE_HEADS + 1u;
+  let start = block * BLOCK;
+  if (query >= queries || end <= start) {
+    return 0u;
+  }
+  return min(BLOCK, end - start);
+}
