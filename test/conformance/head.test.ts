@@ -8,7 +8,7 @@ import {
   expectSameBits,
   finiteDifferences,
   generator,
-  inEverySetting,
+  onEveryDevice,
   randomF32,
   randomU32,
   upload,
@@ -118,55 +118,55 @@ const cases = fc
   })
   .map((x) => makeCase(x.rows, x.dim, x.vocab, x.tied, x.seed));
 
-describe("headLogProb", () => {
+onEveryDevice("headLogProb", (target) => {
   it("gives log-probability, entropy and log-sum-exp of float64, to the same bits in every setting", async () => {
     await fc.assert(
       fc.asyncProperty(cases, async (x) => {
-        const [logProbs, entropies, lse] = await inEverySetting((device) => forward(device, x));
+        const [logProbs, entropies, lse] = await target.inEverySetting((device) => forward(device, x));
         const expected = reference.headLogProb(x, x.targets, x.temperatures);
         expectClose(lse!, expected.lse, 2e-5, "lse");
         expectClose(logProbs!, expected.logProbs, 4e-5, "logProbs");
         expectClose(entropies!, expected.entropies, 4e-5, "entropies");
       }),
-      { numRuns: 40 },
+      target.runs(40),
     );
   });
 
   it("stands logits far from 0 and a vocabulary of one", async () => {
     const x = makeCase(4, 8, 600, true, 3);
     x.hidden = x.hidden.map((v) => 100 * v);
-    const [logProbs, entropies] = await inEverySetting((device) => forward(device, x));
+    const [logProbs, entropies] = await target.inEverySetting((device) => forward(device, x));
     const expected = reference.headLogProb(x, x.targets, x.temperatures);
     const size = Math.max(...expected.logProbs.map(Math.abs));
     expectClose(logProbs!, expected.logProbs, 1e-5 * size, "logProbs");
     expectClose(entropies!, expected.entropies, 2e-4, "entropies");
-    const [one] = await inEverySetting((device) => forward(device, makeCase(3, 5, 1, false, 4)));
+    const [one] = await target.inEverySetting((device) => forward(device, makeCase(3, 5, 1, false, 4)));
     expectClose(one!, [0, 0, 0], 1e-6, "the only token");
   });
 
   it("gives a row the same bits in any batch", async () => {
-    const device = new NativeDevice({ threads: 2 });
-    const x = makeCase(700, 16, 1100, true, 11);
-    const whole = await forward(device, x);
-    for (const [from, to] of [
-      [0, 1],
-      [3, 20],
-      [511, 514],
-      [600, 700],
-    ] as const) {
-      const some = await forward(device, rowsOf(x, from, to));
-      some.forEach(
-        (values, i) => void expectSameBits(values, whole[i]!.slice(from, to), `output ${i}, rows from ${from}`),
-      );
-    }
-    device.destroy();
+    await target.withDevice(async (device) => {
+      const x = makeCase(700, 16, 1100, true, 11);
+      const whole = await forward(device, x);
+      for (const [from, to] of [
+        [0, 1],
+        [3, 20],
+        [511, 514],
+        [600, 700],
+      ] as const) {
+        const some = await forward(device, rowsOf(x, from, to));
+        some.forEach(
+          (values, i) => void expectSameBits(values, whole[i]!.slice(from, to), `output ${i}, rows from ${from}`),
+        );
+      }
+    });
   });
 
   it("agrees to the bit with headSample for the token that was sampled", async () => {
     await fc.assert(
       fc.asyncProperty(cases, fc.nat(1e6), async (x, seed) => {
         const seeds = randomU32(4 * x.rows, seed, 2 ** 32);
-        const [tokens, logProbs, again] = await inEverySetting(async (device) => {
+        const [tokens, logProbs, again] = await target.inEverySetting(async (device) => {
           const sampled = await sample(device, x, seeds);
           const [recomputed] = await forward(device, { ...x, targets: sampled.tokens });
           return [sampled.tokens, sampled.logProbs, recomputed!];
@@ -174,30 +174,17 @@ describe("headLogProb", () => {
         expectSameBits(logProbs!, again as Float32Array, "log-probabilities");
         expect(tokens!.every((token) => token < x.vocab)).toBe(true);
       }),
-      { numRuns: 40 },
+      target.runs(40),
     );
-  });
-
-  it("rejects a target outside the vocabulary and a temperature of 0", async () => {
-    const device = new NativeDevice({ threads: 1 });
-    const x = makeCase(3, 4, 10, true, 1);
-    x.targets[1] = 10;
-    await expect(forward(device, x)).rejects.toThrow(
-      /headLogProb: argument targets\[1\].*\n.*\n.*10\n.*below vocab 10/,
-    );
-    x.targets[1] = 9;
-    x.temperatures[2] = 0;
-    await expect(forward(device, x)).rejects.toThrow(/temperatures\[2\]/);
-    device.destroy();
   });
 });
 
-describe("headBackward", () => {
+onEveryDevice("headBackward", (target) => {
   it("agrees with the float64 gradient and adds to dWeight, to the same bits in every setting", async () => {
     await fc.assert(
       fc.asyncProperty(cases, async (x) => {
         const start = randomF32(x.vocab * x.dim, 77, 0.1);
-        const [dHidden, dWeight] = await inEverySetting((device) => backward(device, x, start));
+        const [dHidden, dWeight] = await target.inEverySetting((device) => backward(device, x, start));
         const expected = reference.headBackward(x, x.targets, x.temperatures, x.dLogProbs, x.dEntropies);
         expectClose(dHidden!, expected.dHidden, 1e-4, "dHidden");
         expectClose(
@@ -207,7 +194,7 @@ describe("headBackward", () => {
           "dWeight",
         );
       }),
-      { numRuns: 40 },
+      target.runs(40),
     );
   });
 
@@ -222,7 +209,9 @@ describe("headBackward", () => {
     await fc.assert(
       fc.asyncProperty(small, async ({ rows, dim, vocab, tied, seed }) => {
         const x = makeCase(rows, dim, vocab, tied, seed);
-        const [dHidden, dWeight] = await inEverySetting((device) => backward(device, x, new Float32Array(vocab * dim)));
+        const [dHidden, dWeight] = await target.inEverySetting((device) =>
+          backward(device, x, new Float32Array(vocab * dim)),
+        );
         const loss = (part: Partial<reference.HeadCase>) =>
           reference.headLoss({ ...x, ...part }, x.targets, x.temperatures, x.dLogProbs, x.dEntropies);
         expectClose(
@@ -238,22 +227,37 @@ describe("headBackward", () => {
           "dWeight",
         );
       }),
-      { numRuns: 20 },
+      target.runs(20),
     );
   });
 
   it("accumulates rows in ascending order: two calls are one call of both", async () => {
-    const device = new NativeDevice({ threads: 2 });
-    for (const tied of [true, false]) {
-      const x = makeCase(600, 20, 530, tied, 21);
-      const zero = new Float32Array(x.vocab * x.dim);
-      const [dHidden, dWeight] = await backward(device, x, zero);
-      const [firstHidden, firstWeight] = await backward(device, rowsOf(x, 0, 77), zero);
-      const [restHidden, restWeight] = await backward(device, rowsOf(x, 77, 600), firstWeight!);
-      expectSameBits(restWeight!, dWeight!, "dWeight");
-      expectSameBits(firstHidden!, dHidden!.slice(0, 77 * x.dim), "dHidden, first rows");
-      expectSameBits(restHidden!, dHidden!.slice(77 * x.dim), "dHidden, other rows");
-    }
+    await target.withDevice(async (device) => {
+      for (const tied of [true, false]) {
+        const x = makeCase(600, 20, 530, tied, 21);
+        const zero = new Float32Array(x.vocab * x.dim);
+        const [dHidden, dWeight] = await backward(device, x, zero);
+        const [firstHidden, firstWeight] = await backward(device, rowsOf(x, 0, 77), zero);
+        const [restHidden, restWeight] = await backward(device, rowsOf(x, 77, 600), firstWeight!);
+        expectSameBits(restWeight!, dWeight!, "dWeight");
+        expectSameBits(firstHidden!, dHidden!.slice(0, 77 * x.dim), "dHidden, first rows");
+        expectSameBits(restHidden!, dHidden!.slice(77 * x.dim), "dHidden, other rows");
+      }
+    });
+  });
+});
+
+describe("headLogProb of the native device", () => {
+  it("rejects a target outside the vocabulary and a temperature of 0", async () => {
+    const device = new NativeDevice({ threads: 1 });
+    const x = makeCase(3, 4, 10, true, 1);
+    x.targets[1] = 10;
+    await expect(forward(device, x)).rejects.toThrow(
+      /headLogProb: argument targets\[1\].*\n.*\n.*10\n.*below vocab 10/,
+    );
+    x.targets[1] = 9;
+    x.temperatures[2] = 0;
+    await expect(forward(device, x)).rejects.toThrow(/temperatures\[2\]/);
     device.destroy();
   });
 });

@@ -2,9 +2,8 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { addon } from "../../src/device/addon.ts";
 import type { Device } from "../../src/device/device.ts";
-import { NativeDevice } from "../../src/device/native.ts";
 import { type Cut, keptSet, softmax } from "./reference-linear.ts";
-import { expectClose, generator, inEverySetting, randomU32, upload } from "./support.ts";
+import { expectClose, generator, onEveryDevice, randomU32, upload } from "./support.ts";
 
 interface Draw extends Cut {
   temperature: number;
@@ -82,7 +81,7 @@ function chiSquare(tokens: Uint32Array, p: ArrayLike<number>): { statistic: numb
   return { statistic, freedom: cells - 1 };
 }
 
-describe("random numbers", () => {
+describe("random numbers of the native device", () => {
   it("are Philox 4x32-10: the known answers of Random123 (kat_vectors)", () => {
     expect(addon.philox(0, 0, 0, 0, 0, 0)).toEqual([0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
     const ones = 0xffffffff;
@@ -91,12 +90,14 @@ describe("random numbers", () => {
       0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1,
     ]);
   });
+});
 
+onEveryDevice("random numbers", (target) => {
   it("choose by inverse transform in ascending ids: the first word / 2^32 against the running sum", async () => {
     const logits = Float32Array.from([0.5, -1, 2, 0, 1]);
     const p = probabilities(logits, 1);
     const seeds = randomU32(4 * 500, 9, 2 ** 32);
-    const [tokens] = await inEverySetting(async (device) => [...(await draw(device, logits, off, seeds))]);
+    const [tokens] = await target.inEverySetting(async (device) => [...(await draw(device, logits, off, seeds))]);
     for (let r = 0; r < 500; r++) {
       const [c0, c1, c2, key] = seeds.slice(4 * r, 4 * r + 4) as unknown as [number, number, number, number];
       const u = addon.philox(c0, c1, c2, 0, key, 0)[0]! / 2 ** 32;
@@ -108,40 +109,42 @@ describe("random numbers", () => {
   });
 });
 
-describe("headSample", () => {
+onEveryDevice("headSample", (target) => {
   it("draws with the exact probabilities, cut or not (chi-square at 5 standard deviations)", async () => {
-    const device = new NativeDevice({ threads: 2 });
-    const settings: Draw[] = [
-      off,
-      { ...off, temperature: 0.6 },
-      { ...off, topK: 7 },
-      { ...off, topP: 0.8 },
-      { ...off, minP: 0.1 },
-      { temperature: 1.4, topK: 20, topP: 0.9, minP: 0.02 },
-    ];
-    for (const [i, x] of settings.entries()) {
-      const logits = ladder(60, i, 0.11);
-      const p = probabilities(logits, x.temperature);
-      const kept = new Set(keptSet(p, x));
-      const mass = [...kept].reduce((sum, id) => sum + p[id]!, 0);
-      const [tokens, logProbs, keptMass] = await draw(device, logits, x, counters(20_000, i));
-      const { statistic, freedom } = chiSquare(
-        tokens,
-        Array.from(p, (value, id) => (kept.has(id) ? value / mass : 0)),
-      );
-      expect(statistic, JSON.stringify(x)).toBeLessThan(freedom + 5 * Math.sqrt(2 * freedom));
-      expect(tokens.every((token) => kept.has(token))).toBe(true);
-      // log-probabilities are of the whole vocabulary, whatever was cut.
-      expectClose(
-        logProbs,
-        Array.from(tokens, (token) => Math.log(p[token]!)),
-        1e-5,
-        "logProbs",
-      );
-      const cut = x.topK > 0 || x.topP < 1 || x.minP > 0;
-      expectClose(keptMass, new Float64Array(20_000).fill(cut ? mass : 1), 1e-5, "keptMass");
-    }
-    device.destroy();
+    await target.withDevice(async (device) => {
+      const settings: Draw[] = [
+        off,
+        { ...off, temperature: 0.6 },
+        { ...off, topK: 7 },
+        { ...off, topP: 0.8 },
+        { ...off, minP: 0.1 },
+        { temperature: 1.4, topK: 20, topP: 0.9, minP: 0.02 },
+      ];
+      // Software adapters draw a thousand times slower.
+      const draws = target.kind === "native" ? 20_000 : 1_000;
+      for (const [i, x] of settings.entries()) {
+        const logits = ladder(60, i, 0.11);
+        const p = probabilities(logits, x.temperature);
+        const kept = new Set(keptSet(p, x));
+        const mass = [...kept].reduce((sum, id) => sum + p[id]!, 0);
+        const [tokens, logProbs, keptMass] = await draw(device, logits, x, counters(draws, i));
+        const { statistic, freedom } = chiSquare(
+          tokens,
+          Array.from(p, (value, id) => (kept.has(id) ? value / mass : 0)),
+        );
+        expect(statistic, JSON.stringify(x)).toBeLessThan(freedom + 5 * Math.sqrt(2 * freedom));
+        expect(tokens.every((token) => kept.has(token))).toBe(true);
+        // log-probabilities are of the whole vocabulary, whatever was cut.
+        expectClose(
+          logProbs,
+          Array.from(tokens, (token) => Math.log(p[token]!)),
+          1e-5,
+          "logProbs",
+        );
+        const cut = x.topK > 0 || x.topP < 1 || x.minP > 0;
+        expectClose(keptMass, new Float64Array(draws).fill(cut ? mass : 1), 1e-5, "keptMass");
+      }
+    });
   });
 
   it("keeps exactly the set that top-k, top-p and min-p leave, in every setting", async () => {
@@ -160,7 +163,7 @@ describe("headSample", () => {
         const p = probabilities(logits, x.temperature);
         const kept = keptSet(p, x);
         const mass = kept.reduce((sum, id) => sum + p[id]!, 0);
-        const [tokens, , keptMass] = await inEverySetting(async (device) => [
+        const [tokens, , keptMass] = await target.inEverySetting(async (device) => [
           ...(await draw(device, logits, x, counters(64, seed))),
         ]);
         const set = new Set(kept);
@@ -168,13 +171,13 @@ describe("headSample", () => {
         const cut = (x.topK > 0 && x.topK < vocab) || x.topP < 1 || x.minP > 0;
         expectClose(keptMass!, new Float64Array(64).fill(cut ? mass : 1), 1e-5, "keptMass");
       }),
-      { numRuns: 60 },
+      target.runs(60),
     );
   });
 
   it("takes lower ids first on a tie", async () => {
     const logits = Float32Array.from([1, 3, 3, 3, 2]);
-    const [topTwo, , mass, greedy] = await inEverySetting(async (device) => [
+    const [topTwo, , mass, greedy] = await target.inEverySetting(async (device) => [
       ...(await draw(device, logits, { ...off, topK: 2 }, counters(200, 1))),
       (await draw(device, logits, { ...off, temperature: 0 }, counters(1, 1)))[0],
     ]);
@@ -187,7 +190,7 @@ describe("headSample", () => {
   it("at temperature 0 gives the arg-max with its log-probability at temperature 1", async () => {
     const logits = ladder(700, 5, 0.01);
     const best = logits.indexOf(Math.max(...logits));
-    const [tokens, logProbs, mass] = await inEverySetting(async (device) => [
+    const [tokens, logProbs, mass] = await target.inEverySetting(async (device) => [
       ...(await draw(device, logits, { ...off, temperature: 0 }, counters(20, 3))),
     ]);
     expect(Array.from(tokens!)).toEqual(new Array(20).fill(best));

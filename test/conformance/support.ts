@@ -17,7 +17,7 @@ type Result = Float32Array | Uint32Array;
 export interface Target {
   readonly kind: Device["kind"];
   /** Runs once in every setting, asserts that all give the same bits, and returns them. */
-  inEverySetting(run: (device: Device) => Promise<Result[]>): Promise<Result[]>;
+  inEverySetting<R extends Result>(run: (device: Device) => Promise<R[]>): Promise<R[]>;
   /** Runs in one setting. */
   withDevice<T>(run: (device: Device) => Promise<T>): Promise<T>;
   /** Cases of a property: fewer on WebGPU, where most of a case's time goes to the driver. */
@@ -136,8 +136,8 @@ export function upload(device: Device, data: Float32Array | Uint32Array): Tensor
 }
 
 /** Runs in every setting of the native device, asserts that all give the same bits, and returns them. */
-export async function inEverySetting(run: (device: Device) => Promise<Result[]>): Promise<Result[]> {
-  let first: Result[] | undefined;
+export async function inEverySetting<R extends Result>(run: (device: Device) => Promise<R[]>): Promise<R[]> {
+  let first: R[] | undefined;
   for (const setting of settings) {
     const device = setting.open();
     try {

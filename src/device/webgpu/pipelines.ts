@@ -46,6 +46,11 @@ export class Pipelines {
     return found;
   }
 
+  /** Names of the kernels compiled so far. */
+  kernels(): Set<string> {
+    return new Set(Array.from(this.#byKernel.keys(), (key) => key.split("|")[0]!));
+  }
+
   #layoutOf(shader: Shader): BindingLayout {
     const label = `${shader.bindings.map(({ access }) => (access === "read" ? "r" : "w")).join("")}${shader.params.length > 0 ? "+p" : ""}`;
     let layout = this.#layouts.get(label);
