@@ -51,6 +51,9 @@ export interface MatmulArgs {
   accumulate?: boolean;
 }
 
+/** What a device chooses a kernel for a product by. */
+export type ProductShape = Pick<MatmulArgs, "layout" | "m" | "n" | "k">;
+
 export interface AttentionShape {
   heads: number;
   kvHeads: number;

@@ -55,7 +55,10 @@ export async function runEvaluation(options: EvaluationOptions): Promise<EvalRep
       const contextLimit = config.maxPositions;
       const pages = concurrency * Math.ceil(contextLimit / ATTENTION_BLOCK);
       assertFitsMemory(estimateMemory(config, { maxRows: 0, maxScored: 0, pages, boardSlots: 1 }));
-      const device = await openDevice(await resolveDevice(options.device ?? onNative), options.threads);
+      const device = await openDevice(await resolveDevice(options.device ?? onNative), options.threads, {
+        config,
+        rows: { train: 0, decode: concurrency },
+      });
       const arena = device.alloc(parameterLayout(config).length, "f32", "weights");
       device.write(
         arena,

@@ -87,8 +87,9 @@ export class LearnerState {
 
   /** Computes on `device`, by default the one that the setup names. */
   static async open(setup: Setup, device?: Device): Promise<LearnerState> {
-    device ??= await openDevice(setup.device, setup.config.learner.threads);
     const model = loadModelFolder(setup.modelFolder);
+    const rows = { train: passSize(setup.config).maxRows, decode: 0 };
+    device ??= await openDevice(setup.device, setup.config.learner.threads, { config: model.config, rows });
     const board = WeightBoard.open(setup.board);
     return new LearnerState(setup, device, model, board);
   }

@@ -7,6 +7,8 @@ import type { DeviceSection } from "../config/sections.ts";
 import type { Device } from "../device/device.ts";
 import { NativeDevice } from "../device/native.ts";
 import type { AdapterOptions } from "../device/webgpu/adapter.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { productShapes } from "../model/product-shapes.ts";
 
 export type ResolvedDevice = { kind: "native" } | { kind: "webgpu"; adapter: AdapterOptions; description: string };
 
@@ -37,8 +39,15 @@ function mayHaveGpu(): boolean {
   );
 }
 
-export async function openDevice(device: ResolvedDevice, threads: number): Promise<Device> {
+/** Opens the device and prepares it for a model: `rows` of a training micro-batch and of a decode step, 0 for none. */
+export async function openDevice(
+  device: ResolvedDevice,
+  threads: number,
+  model: { config: ModelConfig; rows: { train: number; decode: number } },
+): Promise<Device> {
   if (device.kind === "native") return new NativeDevice({ threads });
   const { WebGpuDevice } = await import("../device/webgpu/webgpu-device.ts");
-  return WebGpuDevice.open(device.adapter);
+  const opened = await WebGpuDevice.open(device.adapter);
+  await opened.tune(productShapes(model.config, model.rows));
+  return opened;
 }

@@ -52,8 +52,9 @@ class RolloutProcess {
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
     const { config } = setup;
-    const device = await openDevice(setup.device, config.rollout.threads);
     const { dialect, modelConfig } = loadPolicyText(setup.modelFolder);
+    const rows = { train: 0, decode: config.rollout.maxSequences };
+    const device = await openDevice(setup.device, config.rollout.threads, { config: modelConfig, rows });
     const environments = config.tasks.map((task) => openEnvironment(task));
     const ring = Ring.open(setup.ring);
     const weights = await boardWeights({ device, config: modelConfig, board: setup.board, timeoutMs: 120_000 });

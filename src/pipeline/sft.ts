@@ -76,8 +76,11 @@ export async function runSft(options: {
     });
   }
 
-  const device = await openDevice(await resolveDevice(config), config.threads);
   const maxRows = Math.max(config.microBatchTokens, config.contextLimit);
+  const device = await openDevice(await resolveDevice(config), config.threads, {
+    config: modelConfig,
+    rows: { train: maxRows, decode: config.until ? 48 : 0 },
+  });
   const pass = new TrainPass(device, modelConfig, { maxRows, maxScored: maxRows });
   const weights = Weights.allocate(device, modelConfig, "weights");
   const grads = Weights.allocate(device, modelConfig, "gradients");

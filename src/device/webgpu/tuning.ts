@@ -9,18 +9,11 @@ import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import type { MatmulLayout } from "../device.ts";
+import type { ProductShape } from "../device.ts";
 import type { Gpu } from "./gpu.ts";
 import { matmul } from "./ops/matmul.ts";
 import { type MatmulVariant, matmulVariants, usable, type VariantName, variantNames } from "./ops/matmul-variants.ts";
 import { readShaderFile } from "./shader.ts";
-
-export interface ProductShape {
-  layout: MatmulLayout;
-  m: number;
-  n: number;
-  k: number;
-}
 
 /** Shapes of one power of two in every size share a choice. */
 function bucketOf({ layout, m, n, k }: ProductShape): string {

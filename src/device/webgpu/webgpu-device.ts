@@ -16,6 +16,7 @@ import type {
   HeadSampleArgs,
   KvWriteArgs,
   MatmulArgs,
+  ProductShape,
   Tensor,
 } from "../device.ts";
 import { type AdapterOptions, openAdapter } from "./adapter.ts";
@@ -29,6 +30,7 @@ import * as rmsnorm from "./ops/rmsnorm.ts";
 import { rope } from "./ops/rope.ts";
 import * as rows from "./ops/rows.ts";
 import { WebGpuTensor } from "./tensor.ts";
+import { tune } from "./tuning.ts";
 
 // GPUBufferUsage and the like, which browsers have as globals.
 Object.assign(globalThis, globals);
@@ -50,6 +52,11 @@ export class WebGpuDevice implements Device {
     const { info, profile } = this.gpu.adapter;
     const software = info.software ? ", computed on the CPU" : "";
     return `webgpu (${info.device || info.description || info.vendor}, profile ${profile}${software})`;
+  }
+
+  /** Chooses the fastest kernel for each of these products, by a short measured run where none is on record. */
+  tune(shapes: readonly ProductShape[]): Promise<void> {
+    return tune(this.gpu, shapes);
   }
 
   // ---- Memory ----
