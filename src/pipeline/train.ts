@@ -104,7 +104,8 @@ class Run {
   readonly #options: RunOptions;
   readonly #config: TrainConfig;
   readonly #rollouts: Rollout[] = [];
-  readonly #sink: MetricsSink;
+  /** Opened once the input is known to be good: a start that fails leaves no run behind. */
+  #sink: MetricsSink | null = null;
   #learner: Child<ToLearner, FromLearner> | null = null;
   #coordinator!: Coordinator;
   #setup!: Setup;
@@ -139,7 +140,6 @@ class Run {
       });
     }
     mkdirSync(join(out, "checkpoints"), { recursive: true });
-    this.#sink = new MetricsSink(join(out, "metrics.jsonl"));
   }
 
   async play(): Promise<RunSummary> {
@@ -194,6 +194,7 @@ class Run {
       step: checkpoint?.state.step ?? 0,
       trained: fromRanges(checkpoint?.state.trainedGroups ?? []),
     });
+    this.#sink = new MetricsSink(join(out, "metrics.jsonl"));
     writeFileSync(join(out, "config.yaml"), yaml);
 
     const id = `${process.pid}-${randomBytes(4).toString("hex")}`;
@@ -342,7 +343,7 @@ class Run {
       this.#evaluating.set(metrics.step, line);
       this.#rollouts[0]!.child.send({ type: "evaluate", step: metrics.step });
     } else {
-      this.#sink.write(line);
+      this.#sink!.write(line);
     }
     this.#emit({ type: "step", metrics: line });
     if (this.#coordinator.finished || this.#stopRequested) this.#finalCheckpoint();
@@ -355,7 +356,7 @@ class Run {
   #evaluated(step: number, reports: EvalReport[]): void {
     const line = this.#evaluating.get(step);
     if (line === undefined) return;
-    this.#sink.write({ ...line, evaluation: reports });
+    this.#sink!.write({ ...line, evaluation: reports });
     this.#evaluating.delete(step);
     this.#emit({ type: "evaluated", step, reports });
     if (this.#coordinator.finished) this.#finalCheckpoint();
@@ -470,8 +471,8 @@ class Run {
     this.#board?.close();
     this.#board?.unlink();
     // Evaluations that a stop cut off: their steps are not lost.
-    for (const line of this.#evaluating.values()) this.#sink.write(line);
-    this.#sink.close();
+    for (const line of this.#evaluating.values()) this.#sink!.write(line);
+    this.#sink?.close();
   }
 }
 

@@ -160,6 +160,9 @@ describe("bad input", () => {
     const error = await failureOf(run(runOptions(folder.path, "mixed-run", settings({ model: { path: mixed } }))));
     expect(["TOKENIZER", "MODEL_FILE"]).toContain(error.code);
     expect(error.message).toMatch(/vocab/i);
+    // The start that failed left no run behind: the folder is free for the mended one.
+    const mended = await run(runOptions(folder.path, "mixed-run", settings({ steps: 1 })));
+    expect(mended.summary.steps).toBe(1);
   });
 
   it("is refused by name: a run too large for the machine's memory", async () => {

@@ -53,14 +53,26 @@ const wantedFeatures = [
 const noAdapterHint =
   "install a Vulkan driver (Debian and Ubuntu: mesa-vulkan-drivers, version 23 or newer), or use --device native";
 
-/** Null where there is no adapter at all. */
+/**
+ * Null where there is no adapter at all.
+ * @throws AgentRLError DEVICE when none has the name asked for; the message lists those there are.
+ */
 export async function findAdapter(options: AdapterOptions = {}): Promise<GPUAdapter | null> {
   const { enabled, disabled } = profileOf(options.profile ?? "safe");
   const instance: InstanceOptions = { enabledToggles: enabled, disabledToggles: disabled };
   if (options.backend !== undefined) instance.backend = options.backend;
   if (options.adapter !== undefined) instance.adapter = options.adapter;
   const gpu = await openInstance(instance);
-  return gpu.requestAdapter({ powerPreference: "high-performance" });
+  try {
+    return await gpu.requestAdapter({ powerPreference: "high-performance" });
+  } catch (cause) {
+    throw new AgentRLError("DEVICE", "No WebGPU adapter has this name", {
+      where: `webgpu.adapter: ${options.adapter}`,
+      got: cause instanceof Error ? cause.message : String(cause),
+      expected: "part of a name that is listed",
+      cause,
+    });
+  }
 }
 
 /** @throws AgentRLError DEVICE when there is no adapter. */
