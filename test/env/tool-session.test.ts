@@ -39,11 +39,20 @@ test("an engine fault ends the episode as env error, without reward, and says wh
     messages: [{ role: "tool", content: "fine", toolCallId: "a", name: "probe" }],
     reward: 0,
     done: false,
+    failedCalls: 0,
   });
   const result = await session.step(probe(true));
   expect(result).toMatchObject({ done: true, reward: 0, endReason: "env error", metrics: { level: 7, turns: 2 } });
   expect(result.messages.at(-1)!.content).toContain("the engine broke");
   await expect(session.step(probe(false))).rejects.toThrow(/done/);
+});
+
+test("a step says how many of its own calls were refused", async () => {
+  const session = new Probe();
+  const refused = { id: "b", name: "no such tool", arguments: {} };
+  const turn = { text: "", calls: [...probe(false).calls, refused, refused] };
+  expect(await session.step(turn)).toMatchObject({ done: false, failedCalls: 2 });
+  expect(await session.step(probe(false))).toMatchObject({ done: false, failedCalls: 0 });
 });
 
 test("an end on the last turn counts, and closing twice releases once", async () => {
