@@ -364,7 +364,8 @@ class Run {
 
   #lease(worker: number): void {
     const rollout = this.#rollouts[worker];
-    if (rollout === undefined || rollout.room === 0 || this.#stopRequested) return;
+    // A dead process keeps its place until the next one starts: what it were given now would be lost with it.
+    if (rollout === undefined || rollout.replaced || rollout.room === 0 || this.#stopRequested) return;
     const leases = this.#coordinator.lease(worker, rollout.room);
     if (leases.length === 0) return;
     rollout.room -= leases.length;
