@@ -94,6 +94,8 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
 
 interface Rollout {
   child: Child<ToRollout, FromRollout>;
+  /** It has set itself up and takes work. */
+  ready: boolean;
   room: number;
   idleRestarts: number;
   stats: { abortedTokens: number; retries: number };
@@ -242,6 +244,7 @@ class Run {
     const child = startChild<ToRollout, FromRollout>(`rollout ${worker}`, entry("rollout"));
     const rollout: Rollout = {
       child,
+      ready: false,
       room: 0,
       idleRestarts,
       stats: { abortedTokens: 0, retries: 0 },
@@ -285,6 +288,11 @@ class Run {
     this.#progress();
     if (message.type === "room") {
       rollout.room += message.groups;
+      if (!rollout.ready) {
+        rollout.ready = true;
+        // What its predecessor was evaluating when it died.
+        if (worker === 0) for (const step of this.#evaluating.keys()) this.#evaluate(step);
+      }
       this.#lease(worker);
     } else if (message.type === "stats") {
       rollout.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
@@ -341,7 +349,7 @@ class Run {
     if (every > 0 && metrics.step % every === 0) {
       // The line is written when its evaluation is in, so that one line holds all that is known of a step.
       this.#evaluating.set(metrics.step, line);
-      this.#rollouts[0]!.child.send({ type: "evaluate", step: metrics.step });
+      this.#evaluate(metrics.step);
     } else {
       this.#sink!.write(line);
     }
@@ -351,6 +359,12 @@ class Run {
       for (const worker of this.#rollouts.keys()) this.#lease(worker);
       this.#advance();
     }
+  }
+
+  /** Asks the first rollout process, or leaves it to the one that is being started in its place. */
+  #evaluate(step: number): void {
+    const { child, ready, replaced } = this.#rollouts[0]!;
+    if (ready && !replaced) child.send({ type: "evaluate", step });
   }
 
   #evaluated(step: number, reports: EvalReport[]): void {

@@ -158,6 +158,24 @@ describe("an asynchronous run", () => {
     ]);
   });
 
+  it("evaluates again what a process was killed over", async () => {
+    const reports: number[] = [];
+    const { summary } = await run({
+      ...runOptions(
+        folder.path,
+        "killed-evaluation",
+        async({ steps: 4, evaluation: { every: 2, episodes: 6 }, checkpoint: { every: 0 } }),
+      ),
+      onEvent: (event) => {
+        if (event.type === "evaluated") reports.push(event.step);
+        // The evaluation of step 2 has just been asked for.
+        if (event.type === "step" && event.metrics.step === 2) process.kill(childrenOf(process.pid)[0]!, "SIGKILL");
+      },
+    });
+    expect(summary.rolloutRestarts).toBe(1);
+    expect(reports).toEqual([2, 4]);
+  });
+
   it("leaves no shared memory behind", () => {
     if (!existsSync("/dev/shm")) return;
     expect(readdirSync("/dev/shm").filter((name) => name.startsWith(`agentrl-${process.pid}-`))).toEqual([]);
