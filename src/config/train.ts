@@ -81,7 +81,9 @@ const learnerSchema = z
     threads: count().max(256).default(1).describe("Compute threads of the learner process."),
     microBatchTokens: count()
       .default(4096)
-      .describe("Tokens per forward and backward pass. Sets memory and speed; the gradient does not depend on it."),
+      .describe(
+        "Tokens per forward and backward pass, a prompt that samples of a group share counted once. Sets memory and speed; the gradient depends on it in its rounding alone.",
+      ),
   })
   .describe("The learner process.");
 
