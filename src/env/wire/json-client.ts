@@ -88,9 +88,11 @@ export class JsonClient {
   }
 
   async #send(request: JsonRequest, body: Buffer | undefined): Promise<JsonAnswer> {
-    // Who waited is counted by #next, so that it lets no more through than there is room for.
-    if (this.#mustWait()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#starting++;
+    // In turn: whoever comes while others wait would take their connections, and they might wait for ever. Who waited is
+    // counted by #next, so that it lets no more through than there is room for.
+    if (this.#waiting.length > 0 || this.#mustWait()) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    } else this.#starting++;
     try {
       return await this.#exchange(request, body);
     } finally {
