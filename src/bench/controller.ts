@@ -2,7 +2,8 @@
  * `agentrl bench controller`: many sessions at once through a controller and its workers, each in processes of their own.
  *
  * Overhead is the client's round trip less the time that the environment takes: client, controller, worker and host
- * process together, queueing included. It is measured with a policy that thinks between turns, as a model does: sessions
+ * process together, queueing included. Beside it stands the overhead of the same sessions sent straight to the workers:
+ * what is more is the controller's. It is measured with a policy that thinks between turns, as a model does: sessions
  * without pause only measure how long their queue is. Throughput is measured without pause, beside the same sessions played
  * in this process.
  */
@@ -12,6 +13,7 @@ import { openRemoteEnvironment } from "../env/remote.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Child, startChild } from "../pipeline/children.ts";
 import type { ControllerProcessTask, FromControllerProcess } from "./controller-process.ts";
+import { directEnvironment } from "./direct-environment.ts";
 import { latencyEnvironment } from "./latency-environment.ts";
 
 export interface ControllerBenchOptions {
@@ -23,7 +25,7 @@ export interface ControllerBenchOptions {
   turns?: number;
   /** Milliseconds that the environment takes over a turn. @default 50 */
   latencyMs?: number;
-  /** Mean of the policy's time between turns, in milliseconds, evenly spread from 0 to twice that. @default 1000 */
+  /** Mean of the policy's time between turns, in milliseconds, evenly spread from 0 to twice that. @default 5000 */
   thinkMs?: number;
   /** Takes a line of the report at a time. @default standard output */
   print?: (line: string) => void;
@@ -48,6 +50,8 @@ export interface ControllerBenchReport {
   thinkMs: number;
   /** With a policy that thinks. */
   paced: RunResult;
+  /** With a policy that thinks, straight to the workers. */
+  direct: RunResult;
   /** Without pause. */
   saturated: RunResult;
   /** Without pause, in this process. */
@@ -57,7 +61,7 @@ export interface ControllerBenchReport {
 type Process = Child<ControllerProcessTask, FromControllerProcess>;
 
 export async function benchController(options: ControllerBenchOptions = {}): Promise<ControllerBenchReport> {
-  const { sessions = 2000, workers = 4, turns = 10, latencyMs = 50, thinkMs = 1000 } = options;
+  const { sessions = 2000, workers = 4, turns = 10, latencyMs = 50, thinkMs = 5000 } = options;
   const print = options.print ?? ((line: string) => void process.stdout.write(`${line}\n`));
   const processes: Process[] = [];
   const start = (task: ControllerProcessTask) => {
@@ -69,7 +73,7 @@ export async function benchController(options: ControllerBenchOptions = {}): Pro
     const url = await start({ role: "controller" });
     const concurrency = Math.ceil((sessions + 1) / workers);
     const worker = { role: "worker", controller: url, concurrency, processes: 1, latencyMs, turns } as const;
-    await Promise.all(Array.from({ length: workers }, () => start(worker)));
+    const urls = await Promise.all(Array.from({ length: workers }, () => start(worker)));
     const remote = await openRemoteEnvironment({ controller: `${url}/api`, task: "latency" });
     print(`${sessions} sessions at once, ${turns} turns of ${latencyMs} ms; 1 controller, ${workers} workers`);
     print("                          lost  sessions/s   turns/s   overhead p50       p99       max");
@@ -81,11 +85,14 @@ export async function benchController(options: ControllerBenchOptions = {}): Pro
     };
     // The first sessions compile everything.
     await play(remote, { ...run, sessions: Math.min(sessions, 200), thinkMs: 0 });
-    const paced = await report(`paced (${thinkMs} ms)`, remote, thinkMs);
+    const paced = await report(`thinking ${thinkMs} ms`, remote, thinkMs);
+    const straight = directEnvironment(urls, remote);
+    const direct = await report("  without controller", straight, thinkMs);
+    await straight.close();
     const saturated = await report("without pause", remote, 0);
     await remote.close();
     const inProcess = await report("in this process", latencyEnvironment(latencyMs, turns), 0);
-    return { sessions, workers, turns, latencyMs, thinkMs, paced, saturated, inProcess };
+    return { sessions, workers, turns, latencyMs, thinkMs, paced, direct, saturated, inProcess };
   } finally {
     for (const child of processes) child.process.kill("SIGKILL");
     await Promise.all(processes.map((child) => child.ended));

@@ -97,7 +97,9 @@ export function addBench(program: Command): void {
   });
   const controller = bench
     .command("controller")
-    .description("sessions/s and a turn's overhead through a controller and its workers, beside this process alone")
+    .description(
+      "sessions/s and a turn's overhead through a controller and its workers, beside the workers and this process alone",
+    )
     .option("--sessions <n>", "sessions at once", wholeNumber(1))
     .option("--workers <n>", "worker processes", wholeNumber(1))
     .option("--think <ms>", "mean time between a session's turns", numberFrom(0));
