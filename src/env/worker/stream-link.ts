@@ -1,5 +1,6 @@
 /** The tie of a worker that dials out: one gRPC stream carries its heartbeats and the controller's requests. */
 import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { type Envelope, indexToWire, type LoadedGrpc, loadGrpc, maxMessageBytes, stamp } from "../wire/grpc.ts";
 import { WireError } from "../wire/wire-error.ts";
@@ -11,7 +12,8 @@ type Stream = ClientDuplexStream<Envelope, Envelope>;
 const redialMs = 1_000;
 
 export class StreamLink implements ControllerLink {
-  readonly #id = randomUUID();
+  /** Names the machine: in the controller's list of workers, and for a probe that looks for its own container there. */
+  readonly #id = `${hostname()}/${randomUUID()}`;
   readonly #target: string;
   readonly #token: string | undefined;
   readonly #identity: Identity;
