@@ -15,6 +15,9 @@ export interface ControllerLink {
   notice(session: number): Promise<void>;
   /** Asks for no more sessions. */
   leave(): Promise<void>;
+  /** Says what is still to be said, and ends the tie. */
+  finish(): Promise<void>;
+  /** Ends it at once. */
   stop(): void;
 }
 
@@ -105,6 +108,11 @@ export class HttpLink implements ControllerLink {
 
   leave(): Promise<void> {
     return this.#api.markStale(this.#identity.name, this.#address);
+  }
+
+  /** The answers are the HTTP server's. */
+  async finish(): Promise<void> {
+    this.stop();
   }
 
   stop(): void {

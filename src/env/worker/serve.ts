@@ -1,4 +1,5 @@
 /** Runs a worker: host processes, the worker-side API, and the tie to the controller. */
+import { once } from "node:events";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
@@ -9,7 +10,11 @@ import { workerEndpoints } from "./endpoints.ts";
 import type { HostedTask } from "./host-messages.ts";
 import { HostPool } from "./host-pool.ts";
 import { workerApp } from "./http.ts";
+import { Outstanding } from "./outstanding.ts";
 import { SessionTable } from "./session-table.ts";
+
+/** For answers that are on their way when the last session has ended. */
+const lastAnswerMs = 2_000;
 
 export interface WorkerOptions {
   /** The task's name on the wire. */
@@ -38,7 +43,7 @@ export interface RunningWorker {
   readonly pool: HostPool;
   /** Its own API, where it has one. */
   readonly url: string | undefined;
-  /** Takes no more sessions and resolves when the last has ended, or after `ms`. */
+  /** Takes no more sessions and resolves when the last has ended, or after `ms`; then the controller is taken leave of. */
   drain(ms: number): Promise<void>;
   close(): Promise<void>;
 }
@@ -58,8 +63,11 @@ export async function runWorker(options: WorkerOptions): Promise<RunningWorker> 
   try {
     const opened = await pool.opened();
     const table = new SessionTable({ pool, opened, concurrency, stepTimeoutMs: options.stepTimeoutMs, log });
+    const outstanding = new Outstanding();
     const notice = async (session: number) => {
-      await link?.notice(session).catch((error: Error) => log(`notice of session ${session}: ${error.message}`));
+      const sent = link?.notice(session).catch((error: Error) => log(`notice of session ${session}: ${error.message}`));
+      outstanding.add(Promise.resolve(sent));
+      await sent;
     };
     const endpoints = workerEndpoints(table, notice);
     const identity: Identity = { name, concurrency, indices: table.indices };
@@ -69,6 +77,7 @@ export async function runWorker(options: WorkerOptions): Promise<RunningWorker> 
       link = await StreamLink.open(options.controller, token, identity, () => endpoints, log);
     } else {
       server = createAdaptorServer({ fetch: workerApp(endpoints, options).fetch }) as Server;
+      server.on("request", (_, response) => outstanding.add(once(response, "close")));
       // The controller lets go of idle connections first.
       server.keepAliveTimeout = 30_000;
       const port = await listen(server, options.host, options.port);
@@ -84,12 +93,12 @@ export async function runWorker(options: WorkerOptions): Promise<RunningWorker> 
       drain: async (ms) => {
         const drained = table.drained();
         await running.leave().catch((error: Error) => log(`the controller was not told: ${error.message}`));
-        let timer: NodeJS.Timeout | undefined;
-        const late = new Promise<void>((resolve) => {
-          timer = setTimeout(resolve, ms);
-        });
-        await Promise.race([drained, late]);
-        clearTimeout(timer);
+        await within(ms, drained);
+        // The last session has ended, but its last answer is still on its way.
+        await within(
+          lastAnswerMs,
+          outstanding.settled().then(() => running.finish()),
+        );
       },
       close,
     };
@@ -97,6 +106,16 @@ export async function runWorker(options: WorkerOptions): Promise<RunningWorker> 
     await close();
     throw error;
   }
+}
+
+/** Resolves when the work is done, or after `ms`. */
+async function within(ms: number, work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([work, late]);
+  clearTimeout(timer);
 }
 
 function listen(server: Server, host: string, port: number): Promise<number> {

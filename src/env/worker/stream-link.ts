@@ -6,6 +6,7 @@ import { type Envelope, indexToWire, type LoadedGrpc, loadGrpc, maxMessageBytes,
 import { WireError } from "../wire/wire-error.ts";
 import { BeatLog, ControllerApi, type ControllerLink, heartbeatMs, type Identity } from "./controller-link.ts";
 import type { Endpoint } from "./endpoints.ts";
+import { Outstanding } from "./outstanding.ts";
 
 type Stream = ClientDuplexStream<Envelope, Envelope>;
 
@@ -21,7 +22,10 @@ export class StreamLink implements ControllerLink {
   readonly #endpoints: () => Readonly<Record<string, Endpoint>>;
   readonly #log: BeatLog;
   readonly #api: ControllerApi;
+  readonly #answers = new Outstanding();
   #stream: Stream | undefined;
+  /** The controller has taken the stream. */
+  #connected = false;
   #hangUp: () => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #redial: NodeJS.Timeout | undefined;
@@ -69,6 +73,19 @@ export class StreamLink implements ControllerLink {
     return this.#api.markStale(this.#identity.name, `stream:${this.#id}`);
   }
 
+  async finish(): Promise<void> {
+    await this.#answers.settled();
+    this.#stopped = true;
+    const stream = this.#stream;
+    if (stream !== undefined && this.#connected) {
+      // The controller ends its half when it has read all of ours.
+      const read = new Promise((resolve) => stream.once("end", resolve).once("error", resolve));
+      stream.end();
+      await read;
+    }
+    this.stop();
+  }
+
   stop(): void {
     this.#stopped = true;
     clearInterval(this.#timer);
@@ -95,13 +112,17 @@ export class StreamLink implements ControllerLink {
     const again = (why: string) => {
       if (over) return;
       over = true;
+      this.#connected = false;
       this.#hangUp();
       if (this.#stopped) return;
       this.#log.say(`the stream to ${this.#target} ended: ${why}`);
       this.#redial = setTimeout(() => this.#dial(), redialMs);
     };
-    stream.on("data", (envelope: Envelope) => void this.#answer(stream, envelope));
-    stream.on("metadata", () => this.#log.say(`registered as ${this.#identity.name} by a stream to ${this.#target}`));
+    stream.on("data", (envelope: Envelope) => this.#answers.add(this.#answer(stream, envelope)));
+    stream.on("metadata", () => {
+      this.#connected = true;
+      this.#log.say(`registered as ${this.#identity.name} by a stream to ${this.#target}`);
+    });
     stream.on("error", (error) => again(error.message));
     stream.on("end", () => again("the controller closed it"));
     this.#beat();

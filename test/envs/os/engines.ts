@@ -4,11 +4,11 @@
  */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { watch } from "node:fs/promises";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
+import { ownPodman, podmanIsHere } from "../../podman.ts";
 
 const required = (process.env.AGENTRL_REQUIRE_ENGINES ?? "").split(",");
 const root = process.getuid?.() === 0;
@@ -44,27 +44,13 @@ export interface ContainerService {
 
 /** podman's Docker API over storage of its own, with an image made of this machine's packages; undefined where there is none. */
 export async function startContainerService(): Promise<ContainerService | undefined> {
-  if (!root) return void skipped("container", "not root", "podman");
-  if (!has("podman", "--version")) return void skipped("container", "no podman", "podman");
-  const folder = mkdtempSync(join(tmpdir(), "agentrl-podman-"));
-  const configuration = join(folder, "containers.conf");
-  const version1 = has("test", "-d", "/sys/fs/cgroup/pids");
-  writeFileSync(
-    configuration,
-    `[engine]\n${version1 ? 'runtime="runc"\n' : ""}cgroup_manager="cgroupfs"\nevents_logger="file"\n[containers]\ndefault_ulimits=["nofile=1024:1024","nproc=1000:1000"]\n`,
-  );
-  const env = { ...process.env, CONTAINERS_CONF: configuration };
-  const storage = ["--root", join(folder, "root"), "--runroot", join(folder, "run")];
-  const podman = (...args: string[]) => {
-    const result = spawnSync("podman", [...storage, ...args], { env, cwd: folder, encoding: "utf8" });
-    if (result.status !== 0) throw new Error(`podman ${args[0]}: ${result.stderr}`);
-    return result.stdout;
-  };
-  const cleanUp = () => rmSync(folder, { recursive: true, force: true });
+  if (!podmanIsHere("os, engine container")) return undefined;
+  const podman = ownPodman();
+  const { folder, env, storage } = podman;
   const script = resolve(import.meta.dirname, "../../../scripts/make-os-image.sh");
   const image = spawnSync("bash", ["-c", `${script} > ${folder}/image.tar`], { encoding: "utf8" });
   if (image.status !== 0) throw new Error(image.stderr);
-  podman("import", join(folder, "image.tar"), "agentrl-os");
+  podman.run("import", join(folder, "image.tar"), "agentrl-os");
   const socket = join(folder, "podman.sock");
   const service = spawn("podman", [...storage, "system", "service", "--time=0", `unix://${socket}`], {
     env,
@@ -81,29 +67,14 @@ export async function startContainerService(): Promise<ContainerService | undefi
   return {
     socket,
     image: "agentrl-os",
-    podman,
+    podman: podman.run,
     async stop() {
       const ended = once(service, "exit");
       service.kill("SIGTERM");
       await ended;
-      spawnSync("podman", [...storage, "system", "reset", "--force"], { env });
-      endMonitors(folder);
-      cleanUp();
+      podman.remove();
     },
   };
-}
-
-/** podman's monitors stay for minutes after their containers, and then write to the storage. */
-function endMonitors(folder: string): void {
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      const [program, ...args] = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
-      if (program!.endsWith("conmon") && args.some((arg) => arg.startsWith(folder)))
-        process.kill(Number(pid), "SIGKILL");
-    } catch {
-      // It has ended since.
-    }
-  }
 }
 
 /** Connects as soon as the socket is there and somebody listens on it. */
