@@ -10,7 +10,9 @@ import { addController } from "./controller.ts";
 import { addDemo } from "./demo.ts";
 import { addDoctor } from "./doctor.ts";
 import { addEval } from "./eval.ts";
+import { addInit } from "./init.ts";
 import { addSft } from "./sft.ts";
+import { addTest } from "./test.ts";
 import { addTrain } from "./train.ts";
 import { addWorker } from "./worker.ts";
 
@@ -34,7 +36,19 @@ export async function main(args: readonly string[]): Promise<number> {
     .option("--verbose", "print stack traces of errors")
     .exitOverride()
     .showHelpAfterError("(run with --help for the options)");
-  for (const add of [addTrain, addEval, addSft, addBench, addDoctor, addDemo, addController, addWorker]) add(program);
+  const commands = [
+    addTrain,
+    addEval,
+    addSft,
+    addInit,
+    addTest,
+    addBench,
+    addDoctor,
+    addDemo,
+    addController,
+    addWorker,
+  ];
+  for (const add of commands) add(program);
 
   if (args.some((arg) => arg === "-h" || arg === "--help" || arg === "help")) {
     const { addConfigHelp } = await import("./config-help.ts");

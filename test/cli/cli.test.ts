@@ -34,7 +34,7 @@ describe("help", () => {
   it("lists every command", async () => {
     const { code, stdout } = await agentrl("--help");
     expect(code).toBe(0);
-    for (const command of ["train", "eval", "sft", "bench", "doctor", "demo"])
+    for (const command of ["train", "eval", "sft", "init", "test", "bench", "doctor", "demo"])
       expect(stdout).toContain(`\n  ${command} `);
   });
 
