@@ -26,8 +26,10 @@ program="$root/opt/agentrl"
 mkdir -p "$program/deploy" "$root/usr/local/bin"
 cp -R bin src envs package.json "$program"
 cp deploy/health.mjs "$program/deploy"
-# Not those for development and for computing: they are two thirds of all.
-tar --create --exclude='node_modules/'{webgpu,@biomejs,typescript,vite,vitest,@vitest,@rolldown,'lightningcss*',@types} \
+# Not the packages for development and for computing, and no types and maps: they are two thirds of all.
+tar --create --exclude='*.d.'{ts,mts,cts} --exclude='*.map' --exclude='*.md' \
+  --exclude='node_modules/'{webgpu,@biomejs,typescript,vite,vitest,@vitest,@rolldown,'lightningcss*',@types} \
+  --exclude='node_modules/'{node-gyp,cmake-js,fast-check,node-addon-api} \
   node_modules | tar --extract --directory="$program"
 ln -s /opt/agentrl/bin/agentrl.js "$root/usr/local/bin/agentrl"
 tar --create --numeric-owner --owner=0 --group=0 --directory="$root" .
