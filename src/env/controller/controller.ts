@@ -181,10 +181,14 @@ export class Controller {
     await Promise.all(sessions.map((session) => this.cancel(session.id).catch(() => {})));
   }
 
-  /** A worker says that a session it was asked to cancel is gone. */
-  cancelNotice(id: number): void {
+  /**
+   * A worker says that a session it was asked to cancel is gone.
+   * @param worker Who says so, where that is known: what it says of another's sessions counts for nothing.
+   */
+  cancelNotice(id: number, worker?: WorkerEntry): void {
     const session = this.sessions.get(id);
-    if (session !== undefined) this.sessions.end(session, "cancelled");
+    if (session === undefined || (worker !== undefined && session.worker !== worker)) return;
+    this.sessions.end(session, "cancelled");
   }
 
   async cancelWithNotice(session: SessionEntry, why: string): Promise<void> {
@@ -206,9 +210,14 @@ export class Controller {
 
   /** One look at everything that depends on time. */
   sweep(): void {
-    const now = this.#now();
-    if (now >= this.#adoptUntil) this.sessions.wakeAll();
+    if (this.#now() >= this.#adoptUntil) this.sessions.wakeAll();
     this.registry.sweep();
+    this.sweepSessions();
+  }
+
+  /** Cancels the sessions that are idle for too long. */
+  sweepSessions(): void {
+    const now = this.#now();
     for (const session of this.sessions.values()) {
       if (session.locked || now - session.lastUpdate <= this.timings.sessionIdle) continue;
       // A worker that never sends its notice does not keep the session for ever.

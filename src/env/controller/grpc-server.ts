@@ -61,11 +61,14 @@ function serveStream(controller: Controller, stream: WorkerStream, refuse: (erro
       // The transport takes the stream before the registry asks the worker anything.
       const connect = () => new StreamTransport(beat.id, controller.timings.redial);
       const existing = registry.findByAddress(beat.name, `stream:${beat.id}`);
+      if (worker !== undefined && existing !== worker) {
+        throw new WireError(400, "bad_request", "a stream is one worker's: its id and name must not change");
+      }
       const own = existing?.transport ?? connect();
       transport = own as StreamTransport;
       transport.attach(stream);
       worker = registry.beat({ ...checked, indices }, transport.address, () => own);
-    } else if (notice != null) controller.cancelNotice(notice.session_id);
+    } else if (notice != null) controller.cancelNotice(notice.session_id, worker);
     else if (envelope.type === "RESPONSE") transport?.answered(envelope);
   };
   stream.on("data", (envelope: Envelope) => {

@@ -105,16 +105,13 @@ export function controllerApp(controller: Controller, options: ControllerAppOpti
     await registry.syncAll();
     return c.json(null);
   });
+  // As the original's: these two look now at what is looked at regularly, and take nothing from anyone whose time is not up.
   app.post("/api/clean_worker", (c) => {
-    registry.removeSilent();
+    registry.sweep();
     return c.json(null);
   });
-  app.post("/api/clean_session", async (c) => {
-    // What is left over: sessions of workers that do not answer.
-    for (const session of sessions.values()) {
-      if (session.worker.status !== "ALIVE" && !session.locked) sessions.end(session, "its worker was lost");
-    }
-    await registry.syncAll();
+  app.post("/api/clean_session", (c) => {
+    controller.sweepSessions();
     return c.json(null);
   });
   return app;

@@ -169,13 +169,6 @@ export class Registry {
     }
   }
 
-  /** Forgets workers that do not live, with the sessions that they held. */
-  removeSilent(): void {
-    for (const task of this.#tasks.values()) {
-      for (const worker of task.workers.values()) if (worker.status !== "ALIVE") this.#remove(task, worker);
-    }
-  }
-
   close(): void {
     for (const task of this.#tasks.values()) for (const worker of task.workers.values()) worker.transport.close();
     this.#tasks.clear();

@@ -1,6 +1,7 @@
 /** The controller's rules, on a clock that the test turns: docs/controller.md states them. */
 import { describe, expect, it } from "vitest";
 import { Controller } from "../../../src/env/controller/controller.ts";
+import { controllerApp } from "../../../src/env/controller/http.ts";
 import { codeOf, MemoryWorker, say, settle, testController } from "./support.ts";
 
 describe("dispatch", () => {
@@ -197,6 +198,31 @@ describe("workers", () => {
     clock.now += 2_000;
     controller.sweep();
     expect([...controller.registry.tasks()]).toHaveLength(0);
+  });
+
+  it("clean_worker and clean_session take nothing whose time is not up, as in the original", async () => {
+    const { controller, beat, clock } = testController();
+    const app = controllerApp(controller, { version: "test" });
+    const clean = async (what: string) =>
+      expect((await app.request(`/api/clean_${what}`, { method: "POST" })).status).toBe(200);
+    const [holds, empty] = [new MemoryWorker("holds"), new MemoryWorker("empty")];
+    const holder = beat(holds, 9);
+    const { session } = await controller.start({ name: "task", index: 0 });
+    beat(empty);
+    clock.now += controller.timings.silence + 1;
+    await clean("worker");
+    // Both are noticed to be silent, and neither they nor the session are gone.
+    expect(holder.status).toBe("COMA");
+    await clean("session");
+    expect([...controller.registry.task("task").workers.values()]).toHaveLength(2);
+    expect(controller.sessions.get(session)).toBeDefined();
+    clock.now += controller.timings.removal + 1;
+    await clean("worker");
+    expect([...controller.registry.task("task").workers.values()]).toEqual([holder]);
+    await clean("session");
+    await settle();
+    expect(holds.calls).toContain("cancel_with_notice");
+    expect(controller.sessions.get(session)?.cancelling).toBe(true);
   });
 
   it("cancel_all needs to know the task where there are several", async () => {
