@@ -7,6 +7,7 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, join, sep } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { z } from "zod";
+import { reading } from "../../src/env/sample-file.ts";
 import { AgentRLError } from "../../src/errors.ts";
 import { parseGoal } from "./goal.ts";
 import { PREDICATES } from "./house.ts";
@@ -16,6 +17,7 @@ import type { AlfworldTask } from "./task.ts";
 const ORIGINAL = "game.tw-pddl";
 const PACKED = ["games.jsonl.gz", "games.jsonl"];
 const EXPECTED = `a ${ORIGINAL}, a folder with such files, or a ${PACKED[0]} with can-contain.json beside it`;
+const HINT = "the file may be truncated or another's: fetch it again and compare its size";
 
 const packedGame = z.object({
   id: z.string(),
@@ -152,12 +154,8 @@ function readText(path: string): string {
 }
 
 function readBytes(path: string): Buffer {
-  try {
-    const bytes = readFileSync(path);
-    return path.endsWith(".gz") ? gunzipSync(bytes) : bytes;
-  } catch (cause) {
-    throw wrong("the file cannot be read", path, message(cause), "a readable, complete file", cause);
-  }
+  const read = () => (path.endsWith(".gz") ? gunzipSync(readFileSync(path)) : readFileSync(path));
+  return reading(path, read, { what: "the file", expected: "a readable, complete file", hint: HINT });
 }
 
 function parseJson(text: string, where: string): unknown {
@@ -189,7 +187,7 @@ function wrong(what: string, where: string, got: string, expected: string, cause
     where,
     got,
     expected,
-    hint: "the file may be truncated or another's: fetch it again and compare its size",
+    hint: HINT,
     cause,
   });
 }

@@ -3,7 +3,7 @@
  * multisets of numbers or sets of texts, and changed tables by an MD5 over MD5 prefixes of their rows.
  */
 import { createHash } from "node:crypto";
-import type { Cell } from "./repr.ts";
+import type { Cell } from "../../src/env/python-repr.ts";
 
 const NULLS = new Set(["", "none", "null", "undefined", "nan", "inf", "infinity", "-inf", "-infinity"]);
 const TOLERANCE = 1e-2;

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import { defineTool } from "../../src/env/define.ts";
 import type { Environment, Expert, Message, Session, ToolCall } from "../../src/env/environment.ts";
+import { LazyEngine } from "../../src/env/lazy-engine.ts";
 import type { EnvironmentOptions } from "../../src/env/registry.ts";
 import { type GeneratedTasks, TaskSource } from "../../src/env/task-source.ts";
 import { type Outcome, ToolSession } from "../../src/env/tool-session.ts";
@@ -118,7 +119,7 @@ export function createDbbench(options: EnvironmentOptions = {}): Environment {
   const settings = settingsOf(options);
   const samples = options.data === undefined ? undefined : loadSamples(options.data);
   const source = new TaskSource({ ...dbbenchTasks, samples });
-  let engine: Promise<SqlEngine> | undefined;
+  const engine = new LazyEngine(() => startEngine(settings));
   return {
     name: "dbbench",
     tools,
@@ -127,21 +128,12 @@ export function createDbbench(options: EnvironmentOptions = {}): Environment {
     level: (split, index) => source.task(split, index).level,
     async start(split, index) {
       const task = source.task(split, index);
-      // A start that fails is tried anew by the next session.
-      engine ??= startEngine(settings).catch((error) => {
-        engine = undefined;
-        throw error;
-      });
-      const started = await engine;
+      const started = await engine.get();
       return new DbSession(started, await started.open(task.tables), task, prompt);
     },
     expert: (split, index) => expert(source.task(split, index)),
     randomAction,
-    async close() {
-      const started = engine;
-      engine = undefined;
-      await (await started?.catch(() => undefined))?.close();
-    },
+    close: () => engine.close(),
   };
 }
 

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { AgentRLError } from "../../src/errors.ts";
+import { reading } from "../../src/env/sample-file.ts";
 
 export interface Role {
   relation: string;
@@ -98,15 +98,9 @@ function firstPart(domain: string): string {
 }
 
 function readGzip(path: string): string {
-  try {
-    return gunzipSync(readFileSync(path)).toString("utf8");
-  } catch (cause) {
-    throw new AgentRLError("SAMPLE_FILE", "an ontology file cannot be read", {
-      where: path,
-      got: cause instanceof Error ? cause.message : cause,
-      expected: "a gzip file as AgentBench's knowledge graph task has it",
-      hint: "fetch the ontology folder again, or remove it: the graphs then have fewer relations",
-      cause,
-    });
-  }
+  return reading(path, () => gunzipSync(readFileSync(path)).toString("utf8"), {
+    what: "an ontology file",
+    expected: "a gzip file as AgentBench's knowledge graph task has it",
+    hint: "fetch the ontology folder again, or remove it: the graphs then have fewer relations",
+  });
 }

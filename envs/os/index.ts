@@ -5,6 +5,7 @@
 import { z } from "zod";
 import { defineTool } from "../../src/env/define.ts";
 import type { Environment, Expert, Message, Session, ToolCall } from "../../src/env/environment.ts";
+import { LazyEngine } from "../../src/env/lazy-engine.ts";
 import type { EnvironmentOptions } from "../../src/env/registry.ts";
 import { type GeneratedTasks, TaskSource } from "../../src/env/task-source.ts";
 import { type Outcome, ToolSession } from "../../src/env/tool-session.ts";
@@ -13,7 +14,7 @@ import { type OsSettings, openEngine, settingsOf } from "./engine.ts";
 import { generateTask } from "./generate.ts";
 import { loadSamples, MISSING_SCRIPT } from "./load.ts";
 import { quoted } from "./quote.ts";
-import type { RunOptions, RunResult, Sandbox, SandboxEngine } from "./sandbox.ts";
+import type { RunOptions, RunResult, Sandbox } from "./sandbox.ts";
 import frozen from "./splits.json" with { type: "json" };
 import { type OsTask, promptMessages } from "./task.ts";
 
@@ -145,7 +146,7 @@ export function createOs(options: EnvironmentOptions = {}): Environment {
       ? undefined
       : loadSamples(options.data, settings.scripts === undefined ? {} : { scripts: settings.scripts });
   const source = new TaskSource({ ...osTasks, samples });
-  let engine: Promise<SandboxEngine> | undefined;
+  const engine = new LazyEngine(() => openEngine(options, settings));
   return {
     name: "os",
     tools,
@@ -154,8 +155,8 @@ export function createOs(options: EnvironmentOptions = {}): Environment {
     level: (split, index) => source.task(split, index).level,
     async start(split, index) {
       const task = source.task(split, index);
-      engine ??= openEngine(options, settings);
-      const session = new OsSession(task, await (await engine).start(), settings, prompt);
+      const machine = await (await engine.get()).start();
+      const session = new OsSession(task, machine, settings, prompt);
       try {
         await session.prepare();
       } catch (error) {
@@ -166,10 +167,7 @@ export function createOs(options: EnvironmentOptions = {}): Environment {
     },
     expert: (split, index) => expert(source.task(split, index)),
     randomAction,
-    async close() {
-      const opened = await engine?.catch(() => undefined);
-      await opened?.close();
-    },
+    close: () => engine.close(),
   };
 }
 

@@ -4,6 +4,7 @@
  */
 import { closeSync, openSync, readSync } from "node:fs";
 import { StringDecoder } from "node:string_decoder";
+import { reading } from "../../src/env/sample-file.ts";
 import { AgentRLError } from "../../src/errors.ts";
 
 export interface Member {
@@ -63,31 +64,18 @@ function parseMember(text: string, kind: "[" | "{", { path, index }: { path: str
 }
 
 function* chunks(path: string): Generator<string> {
-  const file = open(path);
+  const expected = "a readable file of the WebShop catalogue";
+  const file = reading(path, () => openSync(path, "r"), { what: "the file", expected });
   const decoder = new StringDecoder("utf8");
   const buffer = Buffer.allocUnsafe(CHUNK);
   try {
     for (;;) {
-      const bytes = readSync(file, buffer);
+      const bytes = reading(path, () => readSync(file, buffer), { what: "the file", expected });
       if (bytes === 0) break;
       yield decoder.write(buffer.subarray(0, bytes));
     }
   } finally {
     closeSync(file);
-  }
-}
-
-function open(path: string): number {
-  try {
-    return openSync(path, "r");
-  } catch (cause) {
-    throw new AgentRLError("SAMPLE_FILE", "the file cannot be read", {
-      where: path,
-      got: cause instanceof Error ? cause.message : cause,
-      expected: "a readable file of the WebShop catalogue",
-      hint: "check the path; relative paths start at the working directory",
-      cause,
-    });
   }
 }
 

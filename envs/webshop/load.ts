@@ -6,6 +6,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { Rng } from "../../src/env/rng.ts";
+import { reading } from "../../src/env/sample-file.ts";
 import { AgentRLError } from "../../src/errors.ts";
 import { Catalogue } from "./catalogue.ts";
 import { type HumanInstruction, humanGoal, humanInstructionSchema, syntheticGoals } from "./goals.ts";
@@ -132,15 +133,9 @@ function findFiles(folder: string): { products: string; attributes: string; huma
 }
 
 function listFolder(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch (cause) {
-    throw new AgentRLError("SAMPLE_FILE", "the folder of the catalogue cannot be read", {
-      where: folder,
-      got: cause instanceof Error ? cause.message : cause,
-      expected: "a folder with items_shuffle*.json and items_ins_v2*.json",
-      hint: "give the folder, not one of its files",
-      cause,
-    });
-  }
+  return reading(folder, () => readdirSync(folder), {
+    what: "the folder of the catalogue",
+    expected: "a folder with items_shuffle*.json and items_ins_v2*.json",
+    hint: "give the folder, not one of its files",
+  });
 }

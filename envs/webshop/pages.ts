@@ -3,7 +3,7 @@
  * " [SEP] ", and the available actions as Python prints them. `briefPage` gives a few words a line, for very small models:
  * no instruction (the first message has it), no navigation that is not needed to buy.
  */
-import { reprFloat, reprString } from "../dbbench/repr.ts";
+import { reprFloat, reprString } from "../../src/env/python-repr.ts";
 import type { Product } from "./product.ts";
 import type { Visit } from "./visit.ts";
 

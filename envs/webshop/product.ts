@@ -3,8 +3,8 @@
  * that the shop works with. The conversion follows the original's `load_products`.
  */
 import { z } from "zod";
+import { reprFloat } from "../../src/env/python-repr.ts";
 import { Rng } from "../../src/env/rng.ts";
-import { reprFloat } from "../dbbench/repr.ts";
 
 const text = z
   .string()

@@ -57,16 +57,22 @@ function checkAll<S extends z.ZodType>(entries: unknown[], schema: S, path: stri
 }
 
 function readText(path: string): string {
+  const expected = "a readable file in AgentBench's format";
+  return reading(path, () => readFileSync(path, "utf8"), { what: "the sample file", expected });
+}
+
+/** Reads a file or folder by `read`. @throws AgentRLError SAMPLE_FILE, "`what` cannot be read", for whatever that throws. */
+export function reading<T>(
+  path: string,
+  read: () => T,
+  texts: { what: string; expected: string /** @default to check the path */; hint?: string },
+): T {
+  const { what, expected, hint = "check the path; relative paths start at the working directory" } = texts;
   try {
-    return readFileSync(path, "utf8");
+    return read();
   } catch (cause) {
-    throw new AgentRLError("SAMPLE_FILE", "the sample file cannot be read", {
-      where: path,
-      got: cause instanceof Error ? cause.message : cause,
-      expected: "a readable file in AgentBench's format",
-      hint: "check the path; relative paths start at the working directory",
-      cause,
-    });
+    const got = cause instanceof Error ? cause.message : cause;
+    throw new AgentRLError("SAMPLE_FILE", `${what} cannot be read`, { where: path, got, expected, hint, cause });
   }
 }
 

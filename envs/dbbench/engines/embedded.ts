@@ -4,11 +4,11 @@
  * run here, all others on a thread with a time limit.
  */
 import type { Database, SqlJsStatic } from "sql.js";
+import type { Cell } from "../../../src/env/python-repr.ts";
 import { isQuick } from "../cost.ts";
 import { MAX_GRADED_ROWS, type SqlDatabase, type SqlEngine, type SqlResult } from "../engine.ts";
 import { tableMd5, tablesMd5 } from "../grade.ts";
 import { rewrite } from "../mysql.ts";
-import type { Cell } from "../repr.ts";
 import type { DbTable } from "../task.ts";
 import { SlowStatements } from "./slow-statements.ts";
 import { configure, createDatabase, isSqliteError, limitPages, quoteName, rows, run, startSqlite } from "./sqlite.ts";

@@ -5,11 +5,11 @@
 import { randomBytes } from "node:crypto";
 import type { Connection, ConnectionOptions, PoolOptions } from "mysql2";
 import type { Connection as AdminConnection, Pool } from "mysql2/promise";
+import { RowsText } from "../../../src/env/python-repr.ts";
 import { AgentRLError } from "../../../src/errors.ts";
 import { MAX_GRADED_ROWS, type SqlDatabase, type SqlEngine, type SqlResult, tooSlow } from "../engine.ts";
 import { joinRowHashes, rowHash, tablesMd5 } from "../grade.ts";
 import { MAX_LENGTH, TOO_LONG } from "../mysql.ts";
-import { RowsText } from "../repr.ts";
 import type { DbSettings } from "../settings.ts";
 import type { DbTable } from "../task.ts";
 import { type SharedServer, shareServer } from "./mariadb-server.ts";

@@ -1,6 +1,6 @@
 /** Rows of a MySQL result as they come, with the types that Python's connector gives them. */
 import type { Connection, TypeCastField, TypeCastNext } from "mysql2";
-import { type Cell, PythonObject } from "../repr.ts";
+import { type Cell, PythonObject } from "../../../src/env/python-repr.ts";
 
 /** How the reading of a result ended: whole, cut because enough was seen, or because time was up. */
 export interface RowsEnd {

@@ -2,9 +2,9 @@
  * SQLite (sql.js, WebAssembly) behind MySQL's face: what this process and the threads for slow statements share.
  */
 import initSqlJs, { type Database, type SqlJsStatic } from "sql.js";
+import { type Cell, reprRows } from "../../../src/env/python-repr.ts";
 import { AgentRLError } from "../../../src/errors.ts";
 import type { SqlResult } from "../engine.ts";
-import { type Cell, reprRows } from "../repr.ts";
 
 let starting: Promise<SqlJsStatic> | undefined;
 

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -39,6 +39,43 @@ const endless = {
     "SELECT a.t FROM numbers a, numbers b, numbers c, numbers d ORDER BY RAND()",
     "BEGIN NOT ATOMIC WHILE 1 DO SET @a = 1; END WHILE; END",
     "INSERT INTO numbers SELECT a.n, a.t FROM numbers a, numbers b, numbers c, numbers d",
+  ],
+};
+
+/** What reaches for the host's files, for other sessions or for the engine, in each engine's own words. */
+const outOfReach = {
+  embedded: ({ secret, made }: Record<"secret" | "made" | "other", string>) => [
+    `ATTACH DATABASE '${secret}' AS other`,
+    `ATTACH DATABASE '${made}' AS other`,
+    `VACUUM INTO '${made}'`,
+    `SELECT readfile('${secret}')`,
+    `SELECT writefile('${made}', 'x')`,
+    `SELECT load_extension('${secret}')`,
+    `SELECT LOAD_FILE('${secret}')`,
+    `SELECT 'x' INTO OUTFILE '${made}'`,
+    `LOAD DATA INFILE '${secret}' INTO TABLE numbers`,
+    `CREATE VIRTUAL TABLE files USING csv(filename = '${secret}')`,
+    "PRAGMA writable_schema = 1",
+    `PRAGMA temp_store_directory = '${tmpdir()}'`,
+    "UPDATE sqlite_master SET sql = ''",
+    "SHOW DATABASES",
+  ],
+  mariadb: ({ secret, made, other }: Record<"secret" | "made" | "other", string>) => [
+    `DROP DATABASE ${other}`,
+    `SELECT * FROM ${other}.numbers`,
+    `USE ${other}`,
+    "SELECT * FROM mysql.user",
+    "SET GLOBAL max_connections = 1",
+    "SHUTDOWN",
+    `SELECT 'x' INTO OUTFILE '${made}'`,
+    `LOAD DATA INFILE '${secret}' INTO TABLE numbers`,
+    `LOAD DATA LOCAL INFILE '${secret}' INTO TABLE numbers`,
+    "CREATE USER intruder",
+    `GRANT ALL ON ${other}.* TO CURRENT_USER()`,
+    "INSTALL SONAME 'ha_federatedx'",
+    "CREATE FUNCTION f() RETURNS INT RETURN 1",
+    "CREATE EVENT e ON SCHEDULE EVERY 1 SECOND DO SELECT 1",
+    "CREATE TABLE numbers.t (a INT)",
   ],
 };
 
@@ -141,61 +178,49 @@ describe.each(["embedded", "mariadb"] as const)("hostile SQL on %s", (name) => {
     await env.close();
   });
 
-  test.skipIf(skip || name === "embedded")(
-    "other databases, files and the server itself are out of reach",
-    async () => {
-      const secret = join(tmpdir(), `agentrl-secret-${process.pid}`);
-      const made = join(tmpdir(), `agentrl-made-${process.pid}`);
-      writeFileSync(secret, "secret");
-      const other = await engine.open([numbers]);
-      const otherName = /agentrl[0-9a-f]+/.exec((await other.execute("SELECT DATABASE()")).text)![0];
-      const texts = await play([
-        `DROP DATABASE ${otherName}`,
-        `SELECT * FROM ${otherName}.numbers`,
-        `USE ${otherName}`,
-        "SELECT * FROM mysql.user",
-        "SET GLOBAL max_connections = 1",
-        "SHUTDOWN",
-        `SELECT 'x' INTO OUTFILE '${made}'`,
-        `LOAD DATA INFILE '${secret}' INTO TABLE numbers`,
-        `LOAD DATA LOCAL INFILE '${secret}' INTO TABLE numbers`,
-        "CREATE USER intruder",
-        `GRANT ALL ON ${otherName}.* TO CURRENT_USER()`,
-        "INSTALL SONAME 'ha_federatedx'",
-        "CREATE FUNCTION f() RETURNS INT RETURN 1",
-        "CREATE EVENT e ON SCHEDULE EVERY 1 SECOND DO SELECT 1",
-        "CREATE TABLE numbers.t (a INT)",
-      ]);
-      for (const text of texts) expect(text).toMatch(/^Error: /);
+  test.skipIf(skip)("files, other databases and the engine itself are out of reach", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "agentrl-test-"));
+    const [secret, made] = [join(folder, "secret"), join(folder, "made")];
+    writeFileSync(secret, "secret");
+    const other = await engine.open([numbers]);
+    const otherName = /agentrl[0-9a-f]+/.exec((await other.execute("SELECT DATABASE()")).text)?.[0] ?? "other";
+    for (const text of await play(outOfReach[name]({ secret, made, other: otherName }))) {
+      expect(text).toMatch(/^Error: /);
+      expect(text).not.toMatch(/secret$/);
+    }
+    if (name === "mariadb") {
       expect(await play([`SELECT LOAD_FILE('${secret}')`, "SHOW DATABASES"])).toEqual([
         "[(None,)]",
         expect.stringMatching(/^\[\('agentrl[0-9a-f]+',\), \('information_schema',\)\]$/),
       ]);
-      await play([`CREATE TABLE here (a TEXT) DATA DIRECTORY = '${tmpdir()}'`]);
-      expect(existsSync(made)).toBe(false);
-      expect(readdirSync(tmpdir()).filter((entry) => /^agentrl[0-9a-f]{16}$/.test(entry))).toEqual([]);
-      await other.release();
-    },
-  );
-
-  test.skipIf(skip || name === "embedded")("what a session does to its own connection costs only itself", async () => {
-    expect(
-      await play([
-        "KILL CONNECTION_ID()",
-        "SELECT COUNT(*) FROM numbers",
-        "LOCK TABLES numbers WRITE",
-        "SET max_session_mem_used = 1000000000000",
-        "SELECT @@max_session_mem_used <= 67108864",
-      ]),
-    ).toEqual([
-      "Error: the connection was closed; the next statement opens a new one",
-      "[(100,)]",
-      "[]",
-      "[]",
-      "[(1,)]",
-    ]);
-    const [dropped, after] = await play(["DROP DATABASE agentrl", "SET PASSWORD = PASSWORD('x')"]);
-    expect(dropped).toMatch(/^Error: Access denied/);
-    expect(after).toBe("[]");
+      await play([`CREATE TABLE here (a TEXT) DATA DIRECTORY = '${folder}'`]);
+    }
+    expect(readdirSync(folder)).toEqual(["secret"]);
+    await other.release();
+    rmSync(folder, { recursive: true });
   });
+
+  // The embedded engine has no connections.
+  if (name === "mariadb") {
+    test.skipIf(skip)("what a session does to its own connection costs only itself", async () => {
+      expect(
+        await play([
+          "KILL CONNECTION_ID()",
+          "SELECT COUNT(*) FROM numbers",
+          "LOCK TABLES numbers WRITE",
+          "SET max_session_mem_used = 1000000000000",
+          "SELECT @@max_session_mem_used <= 67108864",
+        ]),
+      ).toEqual([
+        "Error: the connection was closed; the next statement opens a new one",
+        "[(100,)]",
+        "[]",
+        "[]",
+        "[(1,)]",
+      ]);
+      const [dropped, after] = await play(["DROP DATABASE agentrl", "SET PASSWORD = PASSWORD('x')"]);
+      expect(dropped).toMatch(/^Error: Access denied/);
+      expect(after).toBe("[]");
+    });
+  }
 });

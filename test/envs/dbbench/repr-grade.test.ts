@@ -6,7 +6,7 @@ import {
   parseFloatLikePython,
   tableMd5,
 } from "../../../envs/dbbench/grade.ts";
-import { PythonObject, RESULT_LIMIT, reprCell, reprFloat, reprRows, reprString } from "../../../envs/dbbench/repr.ts";
+import { PythonObject, RESULT_LIMIT, reprCell, reprFloat, reprRows, reprString } from "../../../src/env/python-repr.ts";
 
 // Expected texts are CPython 3.11's repr().
 describe("Python's repr", () => {

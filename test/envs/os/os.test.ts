@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -20,6 +22,24 @@ afterAll(() => env.close());
 const call = (name: string, args: unknown): Action => ({
   text: "",
   calls: [{ id: "0", name, arguments: args } as ToolCall],
+});
+
+test("an engine that could not be started is started anew by the next session", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "agentrl-test-"));
+  const socket = join(folder, "docker.sock");
+  const os = createOs({ engine: "container", endpoint: socket, settings: { image: "none" } });
+  await expect(os.start("eval", 0, 0)).rejects.toThrow("the container service does not answer");
+  // A service that answers, and has no images.
+  const service = createServer((request, response) => {
+    response.writeHead(request.url!.endsWith("/_ping") ? 200 : 404, { "content-type": "application/json" });
+    response.end("{}");
+  });
+  await once(service.listen(socket), "listening");
+  await expect(os.start("eval", 0, 0)).rejects.toThrow("the container service does not have this image");
+  await os.close();
+  service.close();
+  service.closeAllConnections();
+  rmSync(folder, { recursive: true });
 });
 
 describe("generated tasks", () => {
