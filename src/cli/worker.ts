@@ -18,7 +18,7 @@ interface WorkerOptions {
   port: number;
   concurrency?: number;
   processes?: number;
-  stepTimeout: number;
+  stepTimeout?: number;
   drain: number;
   token?: string;
   data?: string;
@@ -45,7 +45,7 @@ export function addWorker(program: Command): void {
     .option("--port <n>", "port of this worker's API", wholeNumber(0), 5021)
     .option("--concurrency <n>", "sessions at once; default: as the task is usually deployed", wholeNumber(1))
     .option("--processes <n>", "processes that share the sessions; default: up to 4, one a core", wholeNumber(1))
-    .option("--step-timeout <s>", "seconds that a start or a turn may take", numberFrom(0.001), 60)
+    .option("--step-timeout <s>", "seconds for a start or a turn; default: what a task's file says, else 60", seconds)
     .option("--drain <s>", "seconds to let sessions finish after SIGTERM", numberFrom(0), 300)
     .option("--token <secret>", "the controller's token (or set AGENTRL_TOKEN)")
     .option("--data <file>", "tasks in the published format, instead of the generated ones")
@@ -56,6 +56,8 @@ export function addWorker(program: Command): void {
     .addOption(new Option("--prompt <kind>", "system prompt").choices(["full", "brief"]).default("full"))
     .action(serve);
 }
+
+const seconds = numberFrom(0.001);
 
 async function serve(task: string, options: WorkerOptions): Promise<void> {
   const token = tokenOf(options.token);
@@ -79,7 +81,7 @@ async function serve(task: string, options: WorkerOptions): Promise<void> {
       concurrency: options.concurrency ?? deploymentOf(task).concurrency,
       processes: options.processes ?? Math.min(4, availableParallelism()),
       hostModule: new URL(`./worker-host.${extension}`, import.meta.url),
-      stepTimeoutMs: options.stepTimeout * 1000,
+      stepTimeoutMs: options.stepTimeout === undefined ? undefined : options.stepTimeout * 1000,
       token,
       log,
     });

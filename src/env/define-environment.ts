@@ -84,7 +84,11 @@ export interface EnvironmentSpec<
   level?: (task: Task) => number;
   /** Turns an episode may take; @default 10 */
   maxTurns?: number;
-  /** @default 30000 */
+  /**
+   * Milliseconds that a start, or one turn, may take; one that takes longer loses its thread, and the episode is played
+   * anew. Any span is kept to, also one above the minute that environments without it have. In a worker, --step-timeout
+   * goes first. @default 30000
+   */
   stepTimeoutMs?: number;
   start: (
     task: Task,
@@ -144,6 +148,7 @@ function open<Task, State, Tools extends Record<string, z.ZodRawShape>, Settings
     name: spec.name,
     tools,
     maxTurns,
+    stepTimeoutMs: spec.stepTimeoutMs ?? defaultStepTimeoutMs,
     split: (name) => lists.split(name),
     level: (split, index) => level?.(lists.task(split, index)) ?? 0,
     async start(split, index, seed) {

@@ -84,6 +84,11 @@ export interface Environment {
   readonly name: string;
   readonly tools: ToolSpec[];
   readonly maxTurns: number;
+  /**
+   * Milliseconds that a start or a step may take, where the environment says so: whoever keeps its sessions (a thread, a
+   * worker's host process, a controller) gives one up that takes longer, and those who wait for an answer wait for longer.
+   */
+  readonly stepTimeoutMs?: number;
   split(name: string): Split;
   /** Difficulty of a graded task, 1 the easiest; 0 where tasks are not graded. */
   level(split: string, index: number): number;

@@ -68,6 +68,7 @@ class OffLoopEnvironment {
       name: local.name,
       tools: local.tools,
       maxTurns: local.maxTurns,
+      stepTimeoutMs: this.#stepTimeoutMs,
       split: (name) => local.split(name),
       level: (split, index) => local.level(split, index),
       start: (split, index, seed) => this.#start(split, index, seed),

@@ -83,7 +83,7 @@ class RemoteEnvironment {
   }
 
   asEnvironment(): Environment {
-    const { task, maxTurns } = this.#options;
+    const { task, maxTurns, patienceMs = patience, turnTimeoutMs = turnTimeout } = this.#options;
     const hash = splitHash([{ task, indices: this.#wire }]);
     const known = new Map(this.#indices.map((index, position) => [index, this.#wire[position]!]));
     const require = (split: string, index?: number) => {
@@ -98,6 +98,8 @@ class RemoteEnvironment {
       name: task,
       tools: this.#tools,
       maxTurns: maxTurns ?? deploymentOf(task).maxTurns,
+      // A start may have to wait until a worker is free.
+      stepTimeoutMs: patienceMs + turnTimeoutMs,
       split: (name) => {
         require(name);
         return { name, indices: [...this.#indices], hash };

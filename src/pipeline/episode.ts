@@ -24,8 +24,6 @@ export interface EpisodeLimits {
   maxTokensPerTurn: number;
   /** What ends the episode as an invalid action: a turn that does not parse; or also a call that is refused. */
   endOnFailure?: "never" | "parse" | "call";
-  /** Milliseconds that one environment step may take. */
-  environmentTimeoutMs: number;
 }
 
 export interface EpisodeRequest {
@@ -37,6 +35,19 @@ export interface EpisodeRequest {
   sampling: Sampling;
   seed: SeedWords;
   identity: { task: string; split: string; index: number; group: number; sample: number; seed: number };
+}
+
+/** Milliseconds for a start or a step of an environment that sets itself no deadline. */
+const unboundedMs = 60_000;
+/** So that an environment's own deadline, which says more, comes first. */
+const marginMs = 5_000;
+
+/**
+ * Milliseconds after which a start, a step or a close of this environment counts as hung. Where the environment has a
+ * deadline of its own (`stepTimeoutMs`), that one decides, also above a minute; this one is for what slips through it.
+ */
+export function deadlineOf({ stepTimeoutMs = 0 }: Environment): number {
+  return Math.max(unboundedMs, stepTimeoutMs + marginMs);
 }
 
 /** Rejects with AgentRLError "ENVIRONMENT" after `ms`: an environment that hangs must not hang the run. */
@@ -67,6 +78,7 @@ export function promptTokens(dialect: Dialect, environment: Environment, message
  */
 export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
   const { session, conversation, dialect, limits, sampling, seed, identity } = request;
+  const stepMs = deadlineOf(request.environment);
   const started = performance.now();
   const turns: Turn[] = [];
   const metrics: Record<string, number> = {};
@@ -96,7 +108,7 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     }
 
     const before = performance.now();
-    const result = await withDeadline(session.step(action), limits.environmentTimeoutMs, `${identity.task} step`);
+    const result = await withDeadline(session.step(action), stepMs, `${identity.task} step`);
     environmentMs += performance.now() - before;
     turn.reward = result.reward;
     Object.assign(metrics, result.metrics);

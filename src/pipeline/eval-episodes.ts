@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Action, EndReason, Environment, Message, Session, StepResult } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
 import { mix32 } from "../rl/sampler.ts";
-import { withDeadline } from "./episode.ts";
+import { deadlineOf, withDeadline } from "./episode.ts";
 
 /** Which episode: a task of the split in one of the runs. */
 export interface EpisodeRef {
@@ -62,8 +62,6 @@ export interface PlayOptions {
   player: Player;
   maxTurns: number;
   concurrency: number;
-  /** Milliseconds that starting a session, or one step of it, may take. */
-  environmentTimeoutMs: number;
   seed: number;
   /** @default 3 */
   tries?: number;
@@ -114,12 +112,13 @@ async function playOne(options: PlayOptions, ref: EpisodeRef): Promise<Evaluated
 }
 
 async function tryOne(options: PlayOptions, ref: EpisodeRef, retries: number): Promise<PlayedEpisode> {
-  const { environment, split, player, environmentTimeoutMs, maxTurns } = options;
+  const { environment, split, player, maxTurns } = options;
+  const deadline = deadlineOf(environment);
   const started = performance.now();
   const seed = ref.run === 0 ? options.seed : mix32(options.seed, ref.run);
   const level = environment.level(split, ref.index);
   const opening = environment.start(split, ref.index, seed);
-  const session = await withDeadline(opening, environmentTimeoutMs, `${environment.name} start`).catch((error) => {
+  const session = await withDeadline(opening, deadline, `${environment.name} start`).catch((error) => {
     // A session that comes up after all is not left open.
     opening.then(
       (late) => late.close(),
@@ -127,7 +126,7 @@ async function tryOne(options: PlayOptions, ref: EpisodeRef, retries: number): P
     );
     throw error;
   });
-  const recorded = new RecordedSession(environment.name, session, environmentTimeoutMs);
+  const recorded = new RecordedSession(environment.name, session, deadline);
   try {
     const { endReason, policies } = await player.play({ environment, session: recorded, split, ref, seed, maxTurns });
     return {

@@ -35,13 +35,12 @@ export interface EnginePlayerOptions {
   dialect: Dialect;
   sampling: Sampling;
   maxTokensPerTurn: number;
-  environmentTimeoutMs: number;
   onTrajectory?: (trajectory: Trajectory) => void;
 }
 
 /** A model of this process: the same loop that training samples with. */
 export function enginePlayer(options: EnginePlayerOptions): Player {
-  const { engine, dialect, sampling, maxTokensPerTurn, environmentTimeoutMs } = options;
+  const { engine, dialect, sampling, maxTokensPerTurn } = options;
   return {
     async play({ environment, session, split, ref, seed, maxTurns }: PlayRequest) {
       const prompt = promptTokens(dialect, environment, session.messages);
@@ -55,7 +54,7 @@ export function enginePlayer(options: EnginePlayerOptions): Player {
           session,
           conversation,
           dialect,
-          limits: { maxTurns, maxTokensPerTurn, environmentTimeoutMs },
+          limits: { maxTurns, maxTokensPerTurn },
           sampling,
           seed: { group, sample: 0xffff, key: seed },
           identity: { task: environment.name, split, index: ref.index, group, sample: 0, seed },

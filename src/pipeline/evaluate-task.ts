@@ -25,7 +25,6 @@ export interface EvaluateTaskOptions {
   sampling: Sampling;
   maxTokensPerTurn: number;
   maxTurns: number;
-  environmentTimeoutMs: number;
   seed: number;
   onEpisode?: (trajectory: Trajectory) => void;
 }

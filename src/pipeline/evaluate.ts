@@ -72,11 +72,6 @@ export interface EvaluationOptions {
   onEpisode?: (episode: EvaluatedEpisode, done: number, of: number) => void;
 }
 
-/** Milliseconds; above what a thread of a user's environment gets by default, so that the nearer deadline speaks. */
-const environmentTimeoutMs = 60_000;
-/** A controller has deadlines of its own, and a start may wait until a worker is free. */
-const remoteTimeoutMs = 900_000;
-
 const onNative: DeviceSection = {
   device: "native",
   webgpu: webgpuSection.parse({}),
@@ -128,7 +123,6 @@ async function evaluate(options: EvaluationOptions, policy: Policy, environment:
       player,
       maxTurns: environment.maxTurns,
       concurrency: concurrencyOf(options, policy),
-      environmentTimeoutMs: timeoutOf(options),
       seed,
       ...(options.tries !== undefined && { tries: options.tries }),
       onEpisode: (episode) => {
@@ -145,10 +139,6 @@ async function evaluate(options: EvaluationOptions, policy: Policy, environment:
     file?.close();
     await close();
   }
-}
-
-function timeoutOf({ controller }: EvaluationOptions): number {
-  return controller === undefined ? environmentTimeoutMs : remoteTimeoutMs;
 }
 
 function nameOf({ policy }: EvaluationOptions): string {
@@ -238,7 +228,6 @@ async function openModel(options: EvaluationOptions, folder: string): Promise<Op
         dialect: { tokenizer, template, stopTokens: config.eosTokenIds },
         sampling: { temperature, topK: 0, topP: 1, minP: 0 },
         maxTokensPerTurn,
-        environmentTimeoutMs: timeoutOf(options),
       }),
       async close() {
         await engine.destroy();

@@ -13,7 +13,7 @@ import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
 import { connectToSupervisor } from "./children.ts";
 import { openEnvironment } from "./environments.ts";
-import { type Dialect, promptTokens, runEpisode, withDeadline } from "./episode.ts";
+import { type Dialect, deadlineOf, promptTokens, runEpisode, withDeadline } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
@@ -23,7 +23,6 @@ import { levelsOf } from "./task-mix.ts";
 
 /** Tries for one sample whose environment fails, before the run is told that the environment is broken. */
 const maxTries = 5;
-const environmentTimeoutMs = 60_000;
 const ringTimeoutMs = 120_000;
 
 class RolloutProcess {
@@ -104,7 +103,6 @@ class RolloutProcess {
           sampling: { ...this.#sampling(), temperature },
           maxTokensPerTurn: config.rollout.maxTokensPerTurn,
           maxTurns: config.tasks[task]!.maxTurns ?? environment.maxTurns,
-          environmentTimeoutMs,
           seed: config.seed,
         }),
       );
@@ -148,7 +146,6 @@ class RolloutProcess {
               maxTurns: task.maxTurns ?? environment.maxTurns,
               maxTokensPerTurn: config.rollout.maxTokensPerTurn,
               endOnFailure: config.rollout.endOnFailure,
-              environmentTimeoutMs,
             },
             sampling: this.#sampling(),
             // A policy whose own call hung the environment would sample that call again.
@@ -180,7 +177,7 @@ class RolloutProcess {
 
   #start(environment: Environment, split: string, lease: GroupLease) {
     const work = environment.start(split, lease.index, lease.seed);
-    return withDeadline(work, environmentTimeoutMs, `${environment.name} start`);
+    return withDeadline(work, deadlineOf(environment), `${environment.name} start`);
   }
 
   #checkPrompt(length: number, task: string, lease: GroupLease): void {

@@ -216,7 +216,6 @@ async function measure(config: SftConfig, engine: Engine, dialect: Dialect, envi
       sampling: { temperature, topK: 0, topP: 1, minP: 0 },
       maxTokensPerTurn: 128,
       maxTurns: environment.maxTurns,
-      environmentTimeoutMs: 60_000,
       seed: config.seed,
     });
     success[environment.name] = report.success;

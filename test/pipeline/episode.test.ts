@@ -61,7 +61,7 @@ describe("an episode", () => {
           session,
           conversation,
           dialect,
-          limits: { maxTurns: 6, maxTokensPerTurn: 48, endOnFailure, environmentTimeoutMs: 10_000 },
+          limits: { maxTurns: 6, maxTokensPerTurn: 48, endOnFailure },
           sampling: { temperature: 1.5, topK: 0, topP: 1, minP: 0 },
           seed: { group: index, sample, key: 7 },
           identity: { task: "kg", split: "eval", index, group: index, sample, seed: 1 },

@@ -49,7 +49,11 @@ export interface McpEnvironmentSpec<Task, Settings extends z.ZodRawShape> {
   maxTurns?: number;
   /** Milliseconds for one call, and for the server's start. @default 20000 */
   callTimeoutMs?: number;
-  /** @default 30000 */
+  /**
+   * Milliseconds that a start, or one turn, may take; one that takes longer loses its thread, and the episode is played
+   * anew. Any span is kept to, also one above the minute that environments without it have. In a worker, --step-timeout
+   * goes first. @default 30000
+   */
   stepTimeoutMs?: number;
   /** The episode's first messages. */
   start: (task: Task, context: StartContext<z.output<z.ZodObject<Settings>>>) => Awaitable<Message[]>;
@@ -89,6 +93,7 @@ async function open<Task, Settings extends z.ZodRawShape>(
     name: spec.name,
     tools: [...tools],
     maxTurns,
+    stepTimeoutMs: spec.stepTimeoutMs ?? defaultStepTimeoutMs,
     split: (name) => lists.split(name),
     level: (split, index) => level?.(lists.task(split, index)) ?? 0,
     async start(split, index, seed) {

@@ -15,6 +15,8 @@ export interface OpenedTask {
   indices: number[];
   tools: Record<string, unknown>[];
   maxTurns: number;
+  /** Milliseconds, where the environment says so. */
+  stepTimeoutMs?: number;
 }
 
 /** The worker adds the tools: they are the same for every answer. */

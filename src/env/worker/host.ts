@@ -69,7 +69,8 @@ class Host {
     this.#environment = environment;
     this.#split = task.split;
     const { indices } = environment.split(task.split);
-    return { indices, tools: toolsAsJson(environment.tools), maxTurns: environment.maxTurns };
+    const { tools, maxTurns, stepTimeoutMs } = environment;
+    return { indices, tools: toolsAsJson(tools), maxTurns, ...(stepTimeoutMs !== undefined && { stepTimeoutMs }) };
   }
 
   async #start({ session: id, index, seed }: HostRequest & { op: "start" }): Promise<HostOutput> {

@@ -32,7 +32,8 @@ export interface WorkerOptions {
   processes: number;
   /** Entry file of a host process. */
   hostModule: URL;
-  stepTimeoutMs: number;
+  /** Longest that a start or a turn may take. @default what the environment says, else 60000 */
+  stepTimeoutMs?: number | undefined;
   token?: string | undefined;
   maxBodyBytes?: number;
   log?: (line: string) => void;

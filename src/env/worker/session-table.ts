@@ -27,15 +27,18 @@ export interface SessionTableOptions {
   pool: HostPool;
   opened: OpenedTask;
   concurrency: number;
-  /** Longest that the environment may take over a start or a turn, in milliseconds. */
-  stepTimeoutMs: number;
+  /** Longest that the environment may take over a start or a turn, in milliseconds. @default what it says, else 60000 */
+  stepTimeoutMs?: number | undefined;
   log?: (line: string) => void;
 }
+
+const defaultStepTimeoutMs = 60_000;
 
 export class SessionTable {
   readonly indices: readonly TaskIndex[];
   readonly concurrency: number;
   readonly #options: SessionTableOptions;
+  readonly #stepTimeoutMs: number;
   readonly #known: ReadonlySet<TaskIndex>;
   readonly #rows = new Map<number, Row>();
   #draining = false;
@@ -43,6 +46,7 @@ export class SessionTable {
 
   constructor(options: SessionTableOptions) {
     this.#options = options;
+    this.#stepTimeoutMs = options.stepTimeoutMs ?? options.opened.stepTimeoutMs ?? defaultStepTimeoutMs;
     this.indices = options.opened.indices;
     this.concurrency = options.concurrency;
     this.#known = new Set(this.indices);
@@ -64,7 +68,7 @@ export class SessionTable {
     host.sessions.add(id);
     return this.#carryOut(row, async () => {
       await host.opened;
-      return host.ask({ op: "start", session: id, index, seed: seed ?? id % 2 ** 32 }, this.#options.stepTimeoutMs);
+      return host.ask({ op: "start", session: id, index, seed: seed ?? id % 2 ** 32 }, this.#stepTimeoutMs);
     });
   }
 
@@ -73,7 +77,7 @@ export class SessionTable {
     if (row.busy || row.cancelling) throw new WireError(400, "session_busy", `session ${id} is carrying out a turn`);
     row.busy = true;
     row.turns++;
-    return this.#carryOut(row, () => row.host.ask({ op: "step", session: id, messages }, this.#options.stepTimeoutMs));
+    return this.#carryOut(row, () => row.host.ask({ op: "step", session: id, messages }, this.#stepTimeoutMs));
   }
 
   /** Resolves when the session is gone. */

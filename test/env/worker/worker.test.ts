@@ -33,7 +33,6 @@ async function worker(
     concurrency: 8,
     processes: 2,
     hostModule: fixture("moody-host.ts"),
-    stepTimeoutMs: 1_500,
     ...options,
   });
   closing.push(() => running.close());
