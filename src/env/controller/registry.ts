@@ -113,7 +113,7 @@ export class Registry {
     if (worker.status === "ALIVE") worker.status = "COMA";
   }
 
-  /** Compares the worker's sessions with ours: what it lacks has ended, what we lack is adopted. */
+  /** Compares the worker's sessions with ours: what it lacks has ended, what we lack is adopted, what ended is cancelled. */
   sync(worker: WorkerEntry): Promise<void> {
     worker.syncing ??= this.#sync(worker).finally(() => {
       worker.syncing = undefined;
@@ -134,13 +134,27 @@ export class Registry {
         if (!held.has(id) && session?.locked === false) this.#sessions.end(session, "its worker no longer has it");
       }
       for (const [id, index] of held) {
-        if (this.#sessions.get(id) !== undefined || this.#sessions.hasEnded(id)) continue;
+        if (this.#sessions.get(id) !== undefined) continue;
+        if (this.#sessions.hasEnded(id)) {
+          void this.#cancelLeftOver(worker, id);
+          continue;
+        }
         this.#sessions.adopt(id, { task: worker.task, index, worker }, this.#now());
         this.#log(`session ${id} (${worker.task}) adopted from worker ${worker.id}`);
       }
     } catch (error) {
       if (error instanceof NoAnswer) this.noAnswer(worker, error.reason === "refused" ? error : timeout(error));
       else this.#log(`worker ${worker.id} (${worker.task}): sync failed: ${(error as Error).message}`);
+    }
+  }
+
+  /** A session that has ended here, say by a turn whose answer was lost, would keep its place at the worker for ever. */
+  async #cancelLeftOver(worker: WorkerEntry, id: number): Promise<void> {
+    try {
+      await worker.transport.call("POST", "cancel", { session_id: id }, this.#timings.cancelTimeout);
+    } catch (error) {
+      if (!(error instanceof NoAnswer)) throw error;
+      // The next sync tries again.
     }
   }
 

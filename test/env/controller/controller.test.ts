@@ -142,6 +142,24 @@ describe("sync", () => {
     expect(await controller.interact(77, say("end"))).toMatchObject({ reward: 1 });
   });
 
+  it("frees the place of a session that ended here while its worker still holds it", async () => {
+    const { controller, beat } = testController();
+    const worker = new MemoryWorker("w");
+    const entry = beat(worker, 1);
+    const { session } = await controller.start({ name: "task", index: 0 });
+    await settle();
+    worker.fault = "broken";
+    expect(await codeOf(controller.interact(session, say("x")))).toBe("500 worker_lost");
+    await entry.syncing;
+    worker.fault = undefined;
+    beat(worker, 1);
+    await entry.syncing;
+    await settle();
+    expect(worker.calls.at(-1)).toBe("cancel");
+    expect(worker.held.size).toBe(0);
+    expect(await codeOf(controller.start({ name: "task", index: 0 }))).toBeUndefined();
+  });
+
   it("leaves alone a session whose turn is under way", async () => {
     const { controller, beat } = testController();
     const worker = new MemoryWorker("w");
