@@ -35,10 +35,16 @@ export function ownPodman(): Podman {
   const folder = mkdtempSync(join(tmpdir(), "agentrl-podman-"));
   const configuration = join(folder, "containers.conf");
   const version1 = spawnSync("test", ["-d", "/sys/fs/cgroup/pids"]).status === 0;
-  writeFileSync(
-    configuration,
-    `[engine]\n${version1 ? 'runtime="runc"\n' : ""}cgroup_manager="cgroupfs"\nevents_logger="file"\n[containers]\ndefault_ulimits=["nofile=1024:1024","nproc=1000:1000"]\n`,
-  );
+  const engine = [
+    ...(version1 ? ['runtime="runc"'] : []),
+    'cgroup_manager="cgroupfs"',
+    'events_logger="file"',
+    // Locks in shared memory would be those of every other podman of this machine as well.
+    'lock_type="file"',
+    `tmp_dir="${join(folder, "tmp")}"`,
+  ];
+  const limits = 'default_ulimits=["nofile=1024:1024","nproc=1000:1000"]';
+  writeFileSync(configuration, ["[engine]", ...engine, "[containers]", limits, ""].join("\n"));
   const env = { ...process.env, CONTAINERS_CONF: configuration };
   const storage = ["--root", join(folder, "root"), "--runroot", join(folder, "run")];
   return {
