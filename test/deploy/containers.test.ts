@@ -11,6 +11,7 @@ import { compose, root } from "./deployment.ts";
 import { Program } from "./program.ts";
 
 const here = podmanIsHere("images of deploy/");
+const programs: Program[] = [];
 let podman: Podman;
 
 beforeAll(() => {
@@ -28,7 +29,11 @@ beforeAll(() => {
     podman.run("build", "--tag", image, "--file", resolve(root, build.dockerfile), root);
   }
 });
-afterAll(() => podman?.remove());
+afterAll(() => {
+  // Those that a test left when it failed.
+  for (const { process } of programs) process.kill("SIGKILL");
+  podman?.remove();
+});
 
 /** `podman run` of a service of compose.yaml; the controller's network stands for that of the services. */
 function run(name: string, ...options: string[]): Program {
@@ -43,7 +48,9 @@ function run(name: string, ...options: string[]): Program {
 
 function program(...args: string[]): Program {
   const env = { ...podman.env, AGENTRL_TOKEN: "a-token-of-the-test" };
-  return new Program("podman", [...podman.storage, ...args], { env, cwd: podman.folder });
+  const started = new Program("podman", [...podman.storage, ...args], { env, cwd: podman.folder });
+  programs.push(started);
+  return started;
 }
 
 const probe = (name: string) => program("exec", name, ...compose.services[name]!.healthcheck!.test.slice(1));
