@@ -6,7 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { serveController } from "../../src/env/controller/serve.ts";
 import type { EvalReport } from "../../src/env/report.ts";
+import { runWorker } from "../../src/env/worker/serve.ts";
 import type { EvaluatedEpisode, PlayedEpisode } from "../../src/pipeline/eval-episodes.ts";
 import { type EvaluationOptions, runEvaluation } from "../../src/pipeline/evaluate.ts";
 import { retryAfter } from "../../src/policy/endpoint.ts";
@@ -14,6 +16,7 @@ import { failureOf } from "../failure.ts";
 import { type ChatRequest, type Reply, startEndpoint, type TestEndpoint } from "./eval-endpoint.ts";
 
 const guess = fileURLToPath(new URL("../env/fixtures/guess.ts", import.meta.url));
+const tiny = fileURLToPath(new URL("../../models/tiny", import.meta.url));
 const bin = fileURLToPath(new URL("../../bin/agentrl.js", import.meta.url));
 let folder: string;
 const open: TestEndpoint[] = [];
@@ -268,6 +271,44 @@ describe("a saved evaluation", () => {
 
     const uninterrupted = await evaluate(`${url}#m`, { runs: 2 });
     expect(JSON.parse(readFileSync(json, "utf8"))).toEqual(uninterrupted);
+  });
+});
+
+describe("a controller's workers", () => {
+  it("are played on by a model as the environment in this process is: the same transcripts, the same rewards", async () => {
+    const { url, controller, close } = await serveController({ host: "127.0.0.1", port: 0, version: "test" });
+    const worker = await runWorker({
+      name: "kg-std",
+      task: { environment: "kg", options: { prompt: "brief" }, split: "eval" },
+      controller: `${url}/api`,
+      host: "127.0.0.1",
+      port: 0,
+      concurrency: 4,
+      processes: 1,
+      hostModule: new URL("../../src/cli/worker-host.ts", import.meta.url),
+      stepTimeoutMs: 30_000,
+    });
+    try {
+      const play = async (name: string, more: Partial<EvaluationOptions>) => {
+        const out = join(folder, `${name}.jsonl`);
+        const report = await evaluate(tiny, { out, concurrency: 4, episodes: 12, ...more });
+        const episodes = lines(out).slice(1) as unknown as PlayedEpisode[];
+        return { report, said: new Map(episodes.map(({ index, reward, messages }) => [index, { reward, messages }])) };
+      };
+      const here = await play("here", { task: "kg" });
+      // The worker has told the controller of itself.
+      while ([...controller.registry.tasks()].length === 0) await new Promise((resolve) => setImmediate(resolve));
+      const there = await play("there", { task: "kg-std", controller: { url } });
+      expect(there.report).toMatchObject({ task: "kg-std", split: "data", success: here.report.success });
+      expect(there.report.endReasons).toEqual(here.report.endReasons);
+      expect(there.said).toEqual(here.said);
+      // The model knows the task, so that what is compared is not twelve failures.
+      expect(here.report.success).toBeGreaterThan(0.3);
+      expect(here.said.size).toBe(12);
+    } finally {
+      await worker.close();
+      await close();
+    }
   });
 });
 
