@@ -3,6 +3,7 @@
  * nothing in the chosen mode is refused by name (`noEffect`), since a silently ignored option is a wrong experiment.
  */
 import { z } from "zod";
+import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import {
   count,
@@ -49,32 +50,6 @@ const rolloutSchema = z
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
   })
   .describe("How episodes are generated.");
-
-const algorithmSchema = z
-  .strictObject({
-    advantage: z
-      .enum(["grpo"])
-      .default("grpo")
-      .describe("grpo: reward minus the group's mean (Shao et al. 2024, arXiv 2402.03300)."),
-    normalizeStd: z.boolean().default(true).describe("Divide advantages by their standard deviation."),
-    lossMean: z
-      .enum(["trajectory", "token"])
-      .default("trajectory")
-      .describe(
-        "trajectory: every episode weighs the same (GRPO). token: every sampled token does, long episodes weigh more (DAPO).",
-      ),
-    clipLow: z.number().gt(0).lt(1).default(0.2).describe("PPO clipping: the ratio counts down to 1 - clipLow."),
-    clipHigh: z.number().gt(0).max(10).default(0.28).describe("PPO clipping: the ratio counts up to 1 + clipHigh."),
-    entropyBonus: z.number().min(0).default(0).describe("Weight of the mean token entropy in the objective."),
-    incompletePenalty: z
-      .number()
-      .max(0)
-      .default(-0.2)
-      .describe(
-        "Trained reward of an episode that the policy did not complete: turn, length or context limit, invalid action.",
-      ),
-  })
-  .describe("The objective.");
 
 const learnerSchema = z
   .strictObject({
@@ -152,11 +127,7 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
     when: (c) => c.mode === "sync",
     why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
   },
-  ...(["algorithm.clipLow", "algorithm.clipHigh"] as const).map((path) => ({
-    path,
-    when: (c: TrainConfig) => c.mode === "sync",
-    why: "mode is sync: every token is trained by the weights that sampled it, so the ratio is exactly 1 and never clipped",
-  })),
+  ...algorithmNoEffect,
   {
     path: "tasks.*.weight",
     when: (c) => c.tasks.length === 1,
@@ -181,17 +152,8 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
 
 /** Values that are each in range but do not go together. */
 export function trainConflicts(config: TrainConfig): Conflict[] {
-  const { rollout, algorithm } = config;
-  const conflicts = taskConflicts(config.tasks);
-  if (rollout.groupSize === 1 && algorithm.advantage === "grpo") {
-    conflicts.push({
-      path: "rollout.groupSize",
-      what: "A group of one episode cannot be trained with algorithm.advantage grpo: its advantage is always 0.",
-      got: 1,
-      expected: "a whole number ≥ 2",
-      hint: "Set rollout.groupSize to 4 or more.",
-    });
-  }
+  const { rollout } = config;
+  const conflicts = [...taskConflicts(config.tasks), ...algorithmConflicts(config)];
   if (rollout.maxSequences < rollout.groupSize) {
     conflicts.push({
       path: "rollout.maxSequences",

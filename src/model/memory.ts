@@ -17,6 +17,8 @@ export interface MemoryLimits {
   maxScored: number;
   /** Attention rows of a training micro-batch; default `maxRows`: no prefix is shared. */
   maxSpread?: number;
+  /** Whether a frozen reference is kept beside the weights that are trained. */
+  reference?: boolean;
   /** Pages of one engine's KV cache; 0: nothing is generated. */
   pages: number;
   /** Versions that the weight board holds. */
@@ -45,6 +47,7 @@ export function estimateMemory(config: ModelConfig, limits: MemoryLimits): Memor
     const layers = Array.from({ length: config.layers }, (_, layer) => planBytes(trainLayerPlan(config, train, layer)));
     parts.push({ name: "gradients", bytes: arena });
     parts.push({ name: "optimizer moments", bytes: 2 * arena });
+    if (limits.reference) parts.push({ name: "reference weights", bytes: arena });
     parts.push({ name: "training activations", bytes: layers.reduce((a, b) => a + b, 0) });
     const scratch = planBytes(trainSharedPlan(config, train)) + planBytes(trainSpreadPlan(config, train) ?? {});
     parts.push({ name: "training scratch", bytes: scratch });

@@ -7,15 +7,15 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TrainConfig } from "../config/train.ts";
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
+import type { ModelConfig } from "../model/config.ts";
 import { loadModelFolder, type ModelFolder, type ModelText } from "../model/files.ts";
 import { AdamW } from "../model/optimizer.ts";
 import { packTensors, unpackTensors } from "../model/parameters.ts";
 import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
-import { Weights } from "../model/weights.ts";
-import { groupAdvantages } from "../rl/advantages.ts";
-import { gatherScored, packMicroBatches } from "../rl/batch.ts";
-import { clippedSurrogate } from "../rl/objective.ts";
+import { allocateCompute, type ComputeWeights, Weights } from "../model/weights.ts";
+import type { Sample } from "../rl/advantages/estimator.ts";
+import { gatherScored, type MicroBatch, packMicroBatches, scoredOffsets } from "../rl/batch.ts";
 import { trainedReward } from "../rl/rewards.ts";
 import { VersionChecksums } from "../rl/staleness.ts";
 import { tokenScales } from "../rl/token-scales.ts";
@@ -24,6 +24,7 @@ import { WeightBoard } from "../shm/weight-board.ts";
 import { batchMetrics } from "./batch-metrics.ts";
 import { readCheckpoint, writeCheckpoint } from "./checkpoint.ts";
 import { fromRanges, type Setup } from "./messages.ts";
+import { type Method, methodOf } from "./method.ts";
 import { openDevice } from "./open-device.ts";
 import { type SlotWriter, slotWriter } from "./slot-weights.ts";
 import type { StepMetrics } from "./step-metrics.ts";
@@ -44,6 +45,9 @@ export class LearnerState {
   readonly #checksums = new VersionChecksums();
   readonly #verifier: Verifier;
   readonly #current: SlotWriter;
+  readonly #method: Method;
+  /** The frozen weights that a KL penalty compares with. */
+  readonly #reference: ComputeWeights | null;
 
   private constructor(setup: Setup, device: Device, model: ModelFolder, board: WeightBoard) {
     const { config } = setup;
@@ -57,6 +61,9 @@ export class LearnerState {
     this.#grads = Weights.allocate(device, model.config, "gradients");
     const { beta1, beta2, eps, weightDecay } = config.optimizer;
     this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
+
+    this.#method = methodOf(config.algorithm);
+    this.#reference = this.#method.needsReference ? loadReference(device, model.config, config.model.path) : null;
 
     let initial: Float32Array;
     if (setup.resume === null) {
@@ -100,14 +107,14 @@ export class LearnerState {
     const { algorithm, optimizer, verify } = this.#config;
     const trajectories = groups.flat();
 
-    const advantages = new Map<Trajectory, number>();
-    let zeroVarianceGroups = 0;
-    for (const group of groups) {
-      const rewards = group.map((trajectory) => trainedReward(trajectory, algorithm.incompletePenalty));
-      const values = groupAdvantages(rewards, algorithm.normalizeStd);
-      if (values.every((value) => value === 0)) zeroVarianceGroups++;
-      for (const [i, trajectory] of group.entries()) advantages.set(trajectory, values[i]!);
-    }
+    const samples = groups.map((group) =>
+      group.map(
+        (trajectory): Sample => ({ trajectory, reward: trainedReward(trajectory, algorithm.incompletePenalty) }),
+      ),
+    );
+    const advantages = this.#method.advantages(samples);
+    const isSilent = (trajectory: Trajectory) => advantages.get(trajectory)!.every((advantage) => advantage === 0);
+    const zeroVarianceGroups = groups.filter((group) => group.every(isSilent)).length;
 
     const checked = await this.#verifier.check(
       trajectories,
@@ -117,29 +124,35 @@ export class LearnerState {
     );
     const verified = performance.now();
 
-    // A trajectory whose advantage is 0 has no gradient unless the entropy bonus gives it one.
-    const active = trajectories.filter((one) => advantages.get(one) !== 0 || algorithm.entropyBonus > 0);
+    const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !isSilent(one));
     const scales = tokenScales(active, algorithm.lossMean);
     this.#device.fill(this.#grads.arena, 0);
-    const sums = { loss: 0, clipped: 0, ratio: 0, entropy: 0, tokens: 0 };
-    for (const { items, batch } of packMicroBatches(active, passSize(this.#config))) {
-      const { logProbs, entropies } = await this.#pass.forward(this.#current.compute, batch);
-      const out = clippedSurrogate(
+    const sums = { loss: 0, clipped: 0, masked: 0, ratio: 0, entropy: 0, kl: 0, tokens: 0 };
+    for (const micro of packMicroBatches(active, passSize(this.#config))) {
+      const { items } = micro;
+      const reference = await this.#referenceLogProbs(micro);
+      const { logProbs, entropies } = await this.#pass.forward(this.#current.compute, micro.batch);
+      const out = this.#method.loss(
         {
           logProbs,
           entropies,
           behaviour: gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!),
           keptMass: gatherScored(items, (trajectory, i) => trajectory.keptMass[i]!),
-          advantages: gatherScored(items, (trajectory) => advantages.get(trajectory)!),
+          ...(reference && { reference }),
+          advantages: gatherScored(items, (trajectory, i) => advantages.get(trajectory)![i]!),
           scales: gatherScored(items, (trajectory) => scales.get(trajectory)!),
+          versions: Uint32Array.from(gatherScored(items, (trajectory, i) => trajectory.version[i]!)),
+          offsets: scoredOffsets(items),
         },
-        algorithm,
+        this.step,
       );
       await this.#pass.backward(this.#current.compute, out, this.#grads);
       sums.loss += out.loss;
       sums.clipped += out.clipped;
+      sums.masked += out.masked;
       sums.ratio += out.ratioSum;
       sums.entropy += out.entropySum;
+      sums.kl += out.klSum;
       sums.tokens += logProbs.length;
       // Episodes that arrived meanwhile are taken off the ring between two micro-batches.
       await nextTurn();
@@ -156,6 +169,8 @@ export class LearnerState {
       entropy: sums.tokens > 0 ? sums.entropy / sums.tokens : 0,
       ratio: sums.tokens > 0 ? sums.ratio / sums.tokens : 1,
       clipFraction: sums.tokens > 0 ? sums.clipped / sums.tokens : 0,
+      maskFraction: sums.tokens > 0 ? sums.masked / sums.tokens : 0,
+      kl: this.#reference === null ? null : sums.tokens > 0 ? sums.kl / sums.tokens : 0,
       gradNorm,
       lr,
       trainedTokens: sums.tokens,
@@ -165,6 +180,14 @@ export class LearnerState {
       checksum,
       timings: { verify: verified - started, train: done - verified, step: done - started },
     };
+  }
+
+  /** [n] log-probabilities of the batch's targets under the reference; undefined without one. */
+  async #referenceLogProbs({ batch }: MicroBatch): Promise<Float32Array | undefined> {
+    if (this.#reference === null) return undefined;
+    const { logProbs } = await this.#pass.forward(this.#reference, batch);
+    // The pass writes the next result where this one is.
+    return logProbs.slice();
   }
 
   /** AdamW into a free slot of the board, then one atomic publish. */
@@ -211,6 +234,14 @@ export class LearnerState {
       this.#config.checkpoint.keep,
     );
   }
+}
+
+/** The model that the run began with, also after a resume. */
+function loadReference(device: Device, config: ModelConfig, folder: string): ComputeWeights {
+  const { tensors } = loadModelFolder(folder);
+  const weights = allocateCompute(device, config, "reference");
+  weights.write(packTensors(config, (name) => tensors.read(name)));
+  return weights;
 }
 
 /** @throws AgentRLError "CHECKPOINT" when the checkpoint was written under another config. */

@@ -8,6 +8,7 @@ import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
 import { parameterLayout } from "../model/parameters.ts";
+import { lossFormula } from "./method.ts";
 import { passSize } from "./training-options.ts";
 
 export interface RunPlan {
@@ -50,6 +51,7 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
     ringBytes: Math.max(8 * 2 ** 20, 8 * largestRecord),
     memory: estimateMemory(model, {
       ...passSize(config),
+      reference: config.algorithm.kl.coefficient > 0,
       pages,
       boardSlots,
       engines: rollout.processes,
@@ -58,24 +60,4 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
     }),
     loss: lossFormula(config),
   };
-}
-
-function lossFormula(config: TrainConfig): string {
-  const { clipLow, clipHigh, entropyBonus, normalizeStd, incompletePenalty, lossMean } = config.algorithm;
-  const { topK, topP, minP } = config.rollout;
-  const cut = topK > 0 || topP < 1 || minP > 0;
-  const advantage = normalizeStd ? "(r - mean_group(r)) / (std_group(r) + 1e-6)" : "r - mean_group(r)";
-  return [
-    `loss = -Σ_t w_t [ ${cut ? "κ_t " : ""}min(ρ_t A, clip(ρ_t, ${round(1 - clipLow)}, ${round(1 + clipHigh)}) A)${entropyBonus > 0 ? ` + ${entropyBonus} H_t` : ""} ]`,
-    "ρ_t  = exp(log π(t) - log μ(t)), μ as recorded while sampling",
-    lossMean === "trajectory"
-      ? "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's"
-      : "w_t  = 1 / N: N sampled tokens that carry gradient",
-    ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
-    `A    = ${advantage}; r = the environment's reward, ${incompletePenalty} where the policy did not complete`,
-  ].join("\n");
-}
-
-function round(value: number): number {
-  return Number(value.toPrecision(12));
 }

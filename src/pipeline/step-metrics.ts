@@ -26,7 +26,11 @@ export interface StepMetrics {
   entropy: number;
   /** Mean importance ratio; 1 on policy. */
   ratio: number;
+  /** Shares of the trained tokens that the objective clipped, and that the correction left out. */
   clipFraction: number;
+  maskFraction: number;
+  /** Mean log π − log π_ref over the trained tokens, nats; null without a KL penalty. */
+  kl: number | null;
   gradNorm: number;
   lr: number;
   /** Sampled tokens in the batch, and those that carried gradient. */

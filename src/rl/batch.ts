@@ -149,3 +149,10 @@ export function gatherScored(items: readonly Packed[], value: (trajectory: Traje
   }
   return out;
 }
+
+/** [items + 1] first scored token of each trajectory of a micro-batch, in the order of its `targets`. */
+export function scoredOffsets(items: readonly Packed[]): Uint32Array {
+  const offsets = new Uint32Array(items.length + 1);
+  for (const [i, { scored }] of items.entries()) offsets[i + 1] = offsets[i]! + scored;
+  return offsets;
+}

@@ -231,6 +231,21 @@ describe("options without effect", () => {
     ["optimizer: {minLrRatio: 0.5}", "optimizer.minLrRatio", "schedule is constant"],
     ["checkpoint: {every: 0, keep: 3}", "checkpoint.keep", "checkpoint.every is 0"],
     ["evaluation: {episodes: 10}", "evaluation.episodes", "evaluation.every is 0"],
+    ["algorithm: {tauPos: 2}", "algorithm.tauPos", "belongs to algorithm.objective sapo"],
+    ["algorithm: {objective: sapo, clipHigh: 0.3}", "algorithm.clipHigh", "ppo, gspo, gspo-token, cispo"],
+    ["algorithm: {objective: dppo, dualClip: 3}", "algorithm.dualClip", "belongs to algorithm.objective ppo"],
+    ["algorithm: {advantage: rloo, normalizeStd: false}", "algorithm.normalizeStd", "grpo, gigpo"],
+    ["algorithm: {omega: 2}", "algorithm.omega", "belongs to algorithm.advantage gigpo"],
+    ["algorithm: {correction: {cap: 3}}", "algorithm.correction.cap", "decoupled, token-tis, sequence-tis"],
+    ["algorithm: {correction: {method: token-tis, low: 0.5}}", "algorithm.correction.low", "icepop"],
+    [
+      "algorithm: {correction: {method: sequence-mask, proximal: interpolated}}",
+      "algorithm.correction.proximal",
+      "icepop",
+    ],
+    ["algorithm: {clipLow: 0.1, correction: {method: decoupled}}", "algorithm.clipLow", "ratio is exactly 1"],
+    ["mode: sync\nalgorithm: {correction: {method: decoupled}}", "algorithm.correction.method", "mode is sync"],
+    ["algorithm: {kl: {estimator: k3}}", "algorithm.kl.estimator", "coefficient is 0"],
   ])("%j is refused by name", (lines, path, why) => {
     const error = loadError(`${valid}${lines}\n`);
     expect(error.message).toContain(`${path} has no effect: `);
@@ -255,6 +270,12 @@ describe("options without effect", () => {
 describe("values that do not go together", () => {
   it.each([
     ["rollout: {groupSize: 1}", "(rollout.groupSize)", /grpo/],
+    ["rollout: {groupSize: 1}\nalgorithm: {advantage: rloo}", "(rollout.groupSize)", /rloo/],
+    [
+      "algorithm: {correction: {method: icepop, low: 3, high: 2}}",
+      "(algorithm.correction.low)",
+      /band of the correction is empty/,
+    ],
     ["rollout: {maxTokensPerTurn: 512, contextLimit: 512}", "(rollout.maxTokensPerTurn)", /whole context/],
   ])("%j", (lines, place, reason) => {
     const error = loadError(`${valid}${lines}\n`);

@@ -93,6 +93,28 @@ describe("a synchronous run", () => {
   });
 });
 
+describe("a run with a KL penalty", () => {
+  it("starts at exactly 0 from its reference, goes away from it, and keeps it over a resume", async () => {
+    const algorithm = { entropyBonus: 0.01, kl: { coefficient: 0.1 } };
+    const whole = await run(runOptions(folder.path, "kl", settings({ steps: 3, algorithm })));
+    expect(whole.steps[0]!.kl).toBe(0);
+    expect(whole.steps.slice(1).every((step) => step.kl !== 0 && Math.abs(step.kl!) < 1)).toBe(true);
+    const stop = new AbortController();
+    await run({
+      ...runOptions(folder.path, "kl-stopped", settings({ steps: 3, algorithm })),
+      signal: stop.signal,
+      onEvent: (event) => {
+        if (event.type === "step" && event.metrics.step === 1) stop.abort();
+      },
+    });
+    const rest = await run({
+      ...runOptions(folder.path, "kl-stopped", settings({ steps: 3, algorithm })),
+      resume: true,
+    });
+    expect(rest.steps.at(-1)).toMatchObject({ kl: whole.steps[2]!.kl, checksum: whole.steps[2]!.checksum });
+  });
+});
+
 describe("an asynchronous run", () => {
   const async = (overrides: Record<string, unknown> = {}) =>
     settings({ mode: "async", staleness: { maxLag: 2 }, steps: 10, ...overrides });
