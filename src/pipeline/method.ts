@@ -1,0 +1,217 @@
+/** The learning method of a config: which advantages, which loss, and both as formulas for --dry-run. */
+import { type AlgorithmConfig, decoupling } from "../config/algorithm.ts";
+import type { TrainConfig } from "../config/train.ts";
+import * as drGrpo from "../rl/advantages/dr-grpo.ts";
+import type { Estimator } from "../rl/advantages/estimator.ts";
+import * as gigpo from "../rl/advantages/gigpo.ts";
+import * as grpo from "../rl/advantages/grpo.ts";
+import * as reinforcePlusPlus from "../rl/advantages/reinforce-plus-plus.ts";
+import * as rloo from "../rl/advantages/rloo.ts";
+import * as taskNormalization from "../rl/advantages/task-normalization.ts";
+import type { Correction } from "../rl/corrections/correction.ts";
+import * as decoupled from "../rl/corrections/decoupled.ts";
+import * as geometricMask from "../rl/corrections/geometric-mask.ts";
+import * as icepop from "../rl/corrections/icepop.ts";
+import * as none from "../rl/corrections/none.ts";
+import { interpolated, recomputed } from "../rl/corrections/proximal.ts";
+import * as sequenceMask from "../rl/corrections/sequence-mask.ts";
+import * as sequenceTis from "../rl/corrections/sequence-tis.ts";
+import * as tokenTis from "../rl/corrections/token-tis.ts";
+import * as cispo from "../rl/objectives/cispo.ts";
+import * as dppo from "../rl/objectives/dppo.ts";
+import * as entropy from "../rl/objectives/entropy.ts";
+import * as gspo from "../rl/objectives/gspo.ts";
+import * as kl from "../rl/objectives/kl.ts";
+import type { Objective, Penalty, TokenBatch } from "../rl/objectives/objective.ts";
+import * as ppo from "../rl/objectives/ppo.ts";
+import * as sapo from "../rl/objectives/sapo.ts";
+
+/** The scored tokens of a micro-batch, before a correction. */
+export interface ScoredTokens extends Omit<TokenBatch, "proximal" | "weights"> {
+  /** [n] weight version that sampled each token. */
+  versions: Uint32Array;
+}
+
+export interface LossPart {
+  /** This part's share of the loss, penalties included. */
+  loss: number;
+  /** [n] dLoss/dLogProb. */
+  dLogProbs: Float32Array;
+  /** [n] dLoss/dEntropy. */
+  dEntropies: Float32Array;
+  /** Tokens that the objective clipped, and those that the correction left out. */
+  clipped: number;
+  masked: number;
+  /** Σ π/μ, Σ H, Σ (log π − log π_ref), for the metrics. */
+  ratioSum: number;
+  entropySum: number;
+  klSum: number;
+}
+
+export interface Method {
+  advantages: Estimator;
+  /** A reference policy's log-probabilities are needed. */
+  needsReference: boolean;
+  /** A trajectory whose advantages are all 0 has a gradient nevertheless. */
+  trainsSilent: boolean;
+  /** @param version the weights that are trained. */
+  loss(tokens: ScoredTokens, version: number): LossPart;
+}
+
+export function methodOf(algorithm: AlgorithmConfig): Method {
+  const { correction, kl: klOptions, entropyBonus } = algorithm;
+  const objective = objectiveOf(algorithm).create;
+  const weigh = correctionOf(correction).create;
+  const decouples = decoupling.includes(correction.method);
+  const needsReference = klOptions.coefficient > 0;
+  const penalties: Penalty[] = [];
+  if (needsReference) penalties.push(kl.kl(klOptions));
+  if (entropyBonus > 0) penalties.push(entropy.entropy({ coefficient: entropyBonus }));
+  return {
+    advantages: advantagesOf(algorithm).create,
+    needsReference,
+    trainsSilent: penalties.length > 0,
+    loss: (tokens, version) => {
+      const { logProbs, behaviour, entropies, reference, versions } = tokens;
+      const proximal = !decouples
+        ? behaviour
+        : correction.proximal === "recomputed"
+          ? recomputed(logProbs)
+          : interpolated(logProbs, behaviour, versions, version);
+      const { weights, masked } = weigh({ ...tokens, proximal });
+      const batch: TokenBatch = { ...tokens, proximal, weights };
+      const { loss, dLogProbs, clipped } = objective(batch);
+      const gradients = { dLogProbs, dEntropies: new Float32Array(logProbs.length) };
+      const penalty = penalties.reduce((sum, add) => sum + add(batch, gradients), 0);
+      let ratioSum = 0;
+      let entropySum = 0;
+      let klSum = 0;
+      for (let t = 0; t < logProbs.length; t++) {
+        ratioSum += Math.exp(logProbs[t]! - behaviour[t]!);
+        entropySum += entropies[t]!;
+        if (reference !== undefined) klSum += logProbs[t]! - reference[t]!;
+      }
+      return { loss: loss + penalty, ...gradients, clipped, masked, ratioSum, entropySum, klSum };
+    },
+  };
+}
+
+/** The loss in force, with its constants. */
+export function lossFormula(config: TrainConfig): string {
+  const { algorithm, rollout } = config;
+  const { correction, kl: klOptions, entropyBonus, incompletePenalty, lossMean } = algorithm;
+  const cut = rollout.topK > 0 || rollout.topP < 1 || rollout.minP > 0;
+  const corrects = correction.method !== "none";
+  const decouples = decoupling.includes(correction.method);
+  const f = objectiveOf(algorithm).formula;
+  const [klTerm, klWhere] = kl.formula(klOptions).split(", ");
+  return [
+    `loss = -Σ_t w_t [ ${cut ? "κ_t " : ""}${corrects ? "c_t " : ""}f_t${
+      klOptions.coefficient > 0 ? ` - ${cut ? "κ_t " : ""}${corrects ? "c_t " : ""}${klTerm}` : ""
+    }${entropyBonus > 0 ? ` + ${entropy.formula({ coefficient: entropyBonus })}` : ""} ]`,
+    `f_t  = ${f}`,
+    decouples ? "ρ_t  = π(t) / π_prox(t)" : "ρ_t  = exp(log π(t) - log μ(t)), μ as recorded while sampling",
+    ...(corrects ? [`c_t  = ${correctionOf(correction).formula}, constant; μ as recorded while sampling`] : []),
+    ...(decouples
+      ? [
+          correction.proximal === "recomputed"
+            ? "π_prox = the weights at the start of the step: ρ_t is exactly 1"
+            : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions",
+        ]
+      : []),
+    lossMean === "trajectory"
+      ? "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's"
+      : "w_t  = 1 / N: N sampled tokens that carry gradient",
+    ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
+    ...(klOptions.coefficient > 0 ? [`${klWhere}; π_ref: model.path`] : []),
+    ...advantagesOf(algorithm).formula,
+    `r    = the environment's reward, ${incompletePenalty} where the policy did not complete`,
+  ].join("\n");
+}
+
+interface Chosen<T> {
+  create: T;
+  formula: string;
+}
+
+function objectiveOf(algorithm: AlgorithmConfig): Chosen<Objective> {
+  const { tauPos, tauNeg, divergence, ratioCap: cap } = algorithm;
+  const clips = given(algorithm, "clipLow", "clipHigh");
+  switch (algorithm.objective) {
+    case "ppo":
+      return chosen(ppo.ppo, ppo.formula, { ...clips, ...given(algorithm, "dualClip") });
+    case "gspo":
+      return chosen(gspo.gspo, gspo.formula, { ...clips, level: "sequence" });
+    case "gspo-token":
+      return chosen(gspo.gspo, gspo.formula, { ...clips, level: "token" });
+    case "cispo":
+      return chosen(cispo.cispo, cispo.formula, clips);
+    case "sapo":
+      return chosen(sapo.sapo, sapo.formula, { tauPos, tauNeg });
+    case "dppo":
+      return chosen(dppo.dppo, dppo.formula, { divergence, cap, ...given(algorithm, "thresholdLow", "thresholdHigh") });
+  }
+}
+
+function correctionOf(correction: AlgorithmConfig["correction"]): Chosen<Correction> {
+  const cap = given(correction, "cap");
+  const band = given(correction, "low", "high");
+  switch (correction.method) {
+    case "none":
+      return { create: none.none(), formula: none.formula() };
+    case "decoupled":
+      return chosen(decoupled.decoupled, decoupled.formula, cap);
+    case "token-tis":
+      return chosen(tokenTis.tokenTis, tokenTis.formula, cap);
+    case "sequence-tis":
+      return chosen(sequenceTis.sequenceTis, sequenceTis.formula, cap);
+    case "icepop":
+      return chosen(icepop.icepop, icepop.formula, band);
+    case "sequence-mask":
+      return chosen(sequenceMask.sequenceMask, sequenceMask.formula, band);
+    case "geometric-mask":
+      return chosen(geometricMask.geometricMask, geometricMask.formula, band);
+  }
+}
+
+function advantagesOf(algorithm: AlgorithmConfig): { create: Estimator; formula: string[] } {
+  const { create, formula } = estimatorOf(algorithm);
+  if (algorithm.taskNormalization === "off") return { create, formula: [formula] };
+  const options = { paper: algorithm.taskNormalization === "paper" };
+  return {
+    create: taskNormalization.taskNormalization(create, options),
+    formula: [formula, taskNormalization.formula(options)],
+  };
+}
+
+function estimatorOf({ advantage, normalizeStd, gamma, omega }: AlgorithmConfig): Chosen<Estimator> {
+  switch (advantage) {
+    case "grpo":
+      return chosen(grpo.grpo, grpo.formula, { normalizeStd });
+    case "dr-grpo":
+      return { create: drGrpo.drGrpo(), formula: drGrpo.formula() };
+    case "rloo":
+      return { create: rloo.rloo(), formula: rloo.formula() };
+    case "reinforce++":
+      return chosen(reinforcePlusPlus.reinforcePlusPlus, reinforcePlusPlus.formula, {});
+    case "reinforce++-baseline":
+      return chosen(reinforcePlusPlus.reinforcePlusPlus, reinforcePlusPlus.formula, { baseline: "group" });
+    case "gigpo":
+      return chosen(gigpo.gigpo, gigpo.formula, { normalizeStd, gamma, omega });
+  }
+}
+
+function chosen<Options, T>(
+  create: (options: Options) => T,
+  formula: (options: Options) => string,
+  options: Options,
+): Chosen<T> {
+  return { create: create(options), formula: formula(options) };
+}
+
+/** Those of the options that are set: the others have their default in the method's own file. */
+function given<T extends object, K extends keyof T>(from: T, ...keys: K[]): { [P in K]?: Exclude<T[P], undefined> } {
+  return Object.fromEntries(keys.filter((key) => from[key] !== undefined).map((key) => [key, from[key]])) as {
+    [P in K]?: Exclude<T[P], undefined>;
+  };
+}
