@@ -15,6 +15,7 @@ export type ErrorCode =
   | "SHARED_MEMORY"
   | "CHECKPOINT"
   | "DISK"
+  | "NOT_FINITE"
   | "PIPELINE"
   | "USAGE";
 

@@ -11,6 +11,7 @@ import { addDemo } from "./demo.ts";
 import { addDoctor } from "./doctor.ts";
 import { addEval } from "./eval.ts";
 import { addInit } from "./init.ts";
+import { addReplay } from "./replay.ts";
 import { addSft } from "./sft.ts";
 import { addTest } from "./test.ts";
 import { addTrain } from "./train.ts";
@@ -40,6 +41,7 @@ export async function main(args: readonly string[]): Promise<number> {
     addTrain,
     addEval,
     addSft,
+    addReplay,
     addInit,
     addTest,
     addBench,

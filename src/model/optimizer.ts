@@ -69,7 +69,7 @@ export class AdamW {
     const { length, decayedLength } = this.#layout;
     const gradNorm = Math.sqrt(await this.#device.sumSquares(grads.arena, length)) * Math.abs(gradScale);
     if (!Number.isFinite(gradNorm)) {
-      throw new AgentRLError("PIPELINE", "The gradient is not finite; the weights were left as they were.", {
+      throw new AgentRLError("NOT_FINITE", "The gradient is not finite; the weights were left as they were.", {
         where: `optimizer step ${this.#step + 1}`,
         got: `global norm ${gradNorm}`,
         expected: "a finite norm",

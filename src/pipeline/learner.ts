@@ -2,21 +2,24 @@
  * The learner process: collects episodes from the ring, trains a batch when the supervisor names its groups, writes the
  * new weights straight into a free slot of the weight board and publishes them.
  */
+import { dirname } from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { decodeTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { Ring } from "../shm/ring.ts";
 import { connectToSupervisor } from "./children.ts";
+import { writeFailedBatch } from "./failed-batch.ts";
 import { LearnerState } from "./learner-state.ts";
 import { type FromLearner, type Setup, type ToLearner, toRanges } from "./messages.ts";
 
+let setup: Setup | null = null;
 let state: LearnerState | null = null;
 const groups = new Map<number, Map<number, Trajectory>>();
 const trained = new Set<number>();
 
 /** Drains the ring for as long as the run lasts. */
-async function collect(setup: Setup): Promise<void> {
-  const ring = Ring.open(setup.ring);
+async function collect({ ring: name }: Setup): Promise<void> {
+  const ring = Ring.open(name);
   for (;;) {
     // Read in place: decoding copies the arrays out before the record is acknowledged.
     const record = await ring.pop({ timeoutMs: 1_000, inPlace: true });
@@ -47,12 +50,14 @@ function batchOf(numbers: readonly number[]): Trajectory[][] {
 
 async function handle(message: ToLearner): Promise<void> {
   if (message.type === "setup") {
-    state = await LearnerState.open(message.setup);
+    setup = message.setup;
+    state = await LearnerState.open(setup);
     for (const group of state.trainedGroups) trained.add(group);
-    collect(message.setup).catch(fail);
+    collect(setup).catch(fail);
     send({ type: "ready", step: state.step, trainedGroups: toRanges(state.trainedGroups) });
   } else if (message.type === "train") {
-    const metrics = await state!.train(batchOf(message.groups));
+    const batch = batchOf(message.groups);
+    const metrics = await state!.train(batch).catch((error) => keepFailure(error, batch));
     for (const group of message.groups) {
       groups.delete(group);
       trained.add(group);
@@ -64,6 +69,22 @@ async function handle(message: ToLearner): Promise<void> {
   } else {
     process.exit(0);
   }
+}
+
+/** Keeps the last good weights, and the batch for `agentrl replay`. @throws the error, with where they are. */
+async function keepFailure(error: unknown, batch: Trajectory[][]): Promise<never> {
+  if (!(error instanceof AgentRLError) || error.code !== "NOT_FINITE") throw error;
+  const checkpoint = await state!.save(toRanges(trained));
+  const file = writeFailedBatch(dirname(setup!.checkpoints), state!.step + 1, {
+    config: setup!.config,
+    checkpoint,
+    groups: batch,
+  });
+  throw new AgentRLError("NOT_FINITE", error.message, {
+    where: `step ${state!.step + 1}; the weights before it: ${checkpoint}`,
+    hint: `agentrl replay ${file} computes the step again`,
+    cause: error,
+  });
 }
 
 async function save(trainedGroups: [number, number][]): Promise<void> {

@@ -115,7 +115,7 @@ describe("AdamW", () => {
     const optimizer = new AdamW(device, config, options);
     const step = { weights, out: weights.arena, lr: 0.01, maxGradNorm: 1 };
     await expect(optimizer.step({ ...step, grads: uploadWeights(device, config, bad) })).rejects.toMatchObject({
-      code: "PIPELINE",
+      code: "NOT_FINITE",
       message: expect.stringContaining("not finite"),
     });
     expect(sameBits(await device.readF32(weights.arena), before)).toBe(true);

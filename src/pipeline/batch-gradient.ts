@@ -1,0 +1,143 @@
+/**
+ * The gradient of a batch: advantages, then every micro-batch forward, through the method's loss, and backward. The
+ * learner's step and `agentrl replay` compute it here alike.
+ */
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { TrainConfig } from "../config/train.ts";
+import type { Device } from "../device/device.ts";
+import { AgentRLError } from "../errors.ts";
+import type { ModelConfig } from "../model/config.ts";
+import { loadModelFolder } from "../model/files.ts";
+import { packTensors } from "../model/parameters.ts";
+import { TrainPass } from "../model/train-pass.ts";
+import { allocateCompute, type ComputeWeights, Weights } from "../model/weights.ts";
+import type { Advantages, Sample } from "../rl/advantages/estimator.ts";
+import { gatherScored, type MicroBatch, type Packed, packMicroBatches, scoredOffsets } from "../rl/batch.ts";
+import { trainedReward } from "../rl/rewards.ts";
+import { tokenScales } from "../rl/token-scales.ts";
+import type { Trajectory } from "../rl/trajectory.ts";
+import { type LossPart, type Method, methodOf, type ScoredTokens } from "./method.ts";
+import type { StepMetrics } from "./step-metrics.ts";
+import { passSize } from "./training-options.ts";
+
+/** What a batch's gradient says of itself. */
+export type GradientMetrics = Pick<
+  StepMetrics,
+  "loss" | "entropy" | "ratio" | "clipFraction" | "maskFraction" | "kl" | "trainedTokens" | "zeroVarianceGroups"
+>;
+
+export class BatchGradient {
+  /** Holds the gradient after `compute`. */
+  readonly grads: Weights;
+  readonly #device: Device;
+  readonly #config: TrainConfig;
+  readonly #method: Method;
+  readonly #pass: TrainPass;
+  /** The frozen weights that a KL penalty compares with. */
+  readonly #reference: ComputeWeights | null;
+
+  constructor(device: Device, model: ModelConfig, config: TrainConfig) {
+    this.#device = device;
+    this.#config = config;
+    this.#method = methodOf(config.algorithm);
+    this.#pass = new TrainPass(device, model, passSize(config));
+    this.grads = Weights.allocate(device, model, "gradients");
+    this.#reference = this.#method.needsReference ? loadReference(device, model, config.model.path) : null;
+  }
+
+  /**
+   * @param weights Those that are trained, of version `version`.
+   * @throws AgentRLError "NOT_FINITE" naming the token where the loss is not a finite number.
+   */
+  async compute(weights: ComputeWeights, groups: Trajectory[][], version: number): Promise<GradientMetrics> {
+    const { incompletePenalty, lossMean } = this.#config.algorithm;
+    const samples = groups.map((group) =>
+      group.map((trajectory): Sample => ({ trajectory, reward: trainedReward(trajectory, incompletePenalty) })),
+    );
+    const advantages = this.#method.advantages(samples);
+    const isSilent = (trajectory: Trajectory) => advantages.get(trajectory)!.every((advantage) => advantage === 0);
+    const trajectories = groups.flat();
+    const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !isSilent(one));
+    const scales = tokenScales(active, lossMean);
+
+    this.#device.fill(this.grads.arena, 0);
+    const sums = { loss: 0, clipped: 0, masked: 0, ratio: 0, entropy: 0, kl: 0, tokens: 0 };
+    for (const micro of packMicroBatches(active, passSize(this.#config))) {
+      const reference = await this.#referenceLogProbs(micro);
+      const { logProbs, entropies } = await this.#pass.forward(weights, micro.batch);
+      const recorded = gather(micro.items, advantages, scales);
+      const tokens = { logProbs, entropies, ...recorded, ...(reference && { reference }) };
+      const out = this.#method.loss(tokens, version);
+      assertFinite(micro.items, tokens, out);
+      await this.#pass.backward(weights, out, this.grads);
+      sums.loss += out.loss;
+      sums.clipped += out.clipped;
+      sums.masked += out.masked;
+      sums.ratio += out.ratioSum;
+      sums.entropy += out.entropySum;
+      sums.kl += out.klSum;
+      sums.tokens += logProbs.length;
+      // Episodes that arrived meanwhile are taken off the ring between two micro-batches.
+      await nextTurn();
+    }
+    const mean = (sum: number, none: number) => (sums.tokens > 0 ? sum / sums.tokens : none);
+    return {
+      loss: sums.loss,
+      entropy: mean(sums.entropy, 0),
+      ratio: mean(sums.ratio, 1),
+      clipFraction: mean(sums.clipped, 0),
+      maskFraction: mean(sums.masked, 0),
+      kl: this.#reference === null ? null : mean(sums.kl, 0),
+      trainedTokens: sums.tokens,
+      zeroVarianceGroups: groups.filter((group) => group.every(isSilent)).length,
+    };
+  }
+
+  /** [n] log-probabilities of the batch's targets under the reference; undefined without one. */
+  async #referenceLogProbs({ batch }: MicroBatch): Promise<Float32Array | undefined> {
+    if (this.#reference === null) return undefined;
+    const { logProbs } = await this.#pass.forward(this.#reference, batch);
+    // The pass writes the next result where this one is.
+    return logProbs.slice();
+  }
+}
+
+/** What the record and the estimator say of a micro-batch's scored tokens. */
+function gather(
+  items: readonly Packed[],
+  advantages: Advantages,
+  scales: ReadonlyMap<Trajectory, number>,
+): Omit<ScoredTokens, "logProbs" | "entropies" | "reference"> {
+  return {
+    behaviour: gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!),
+    keptMass: gatherScored(items, (trajectory, i) => trajectory.keptMass[i]!),
+    advantages: gatherScored(items, (trajectory, i) => advantages.get(trajectory)![i]!),
+    scales: gatherScored(items, (trajectory) => scales.get(trajectory)!),
+    versions: Uint32Array.from(gatherScored(items, (trajectory, i) => trajectory.version[i]!)),
+    offsets: scoredOffsets(items),
+  };
+}
+
+/** The model that the run began with, also after a resume. */
+function loadReference(device: Device, config: ModelConfig, folder: string): ComputeWeights {
+  const { tensors } = loadModelFolder(folder);
+  const weights = allocateCompute(device, config, "reference");
+  weights.write(packTensors(config, (name) => tensors.read(name)));
+  tensors.close();
+  return weights;
+}
+
+function assertFinite(items: readonly Packed[], tokens: ScoredTokens, { loss, dLogProbs, dEntropies }: LossPart): void {
+  const bad = dLogProbs.findIndex((slope, t) => !Number.isFinite(slope) || !Number.isFinite(dEntropies[t]!));
+  if (bad < 0 && Number.isFinite(loss)) return;
+  const at = Math.max(bad, 0);
+  const item = tokens.offsets.findLastIndex((start) => start <= at);
+  const { task, index, group, sample } = items[Math.min(item, items.length - 1)]!.trajectory;
+  const { logProbs, behaviour, advantages } = tokens;
+  throw new AgentRLError("NOT_FINITE", "The loss is not finite; the weights were left as they were.", {
+    where: `${task} ${index}, group ${group}, sample ${sample}, sampled token ${at - tokens.offsets[item]!}`,
+    got: `loss ${loss}: log-probability ${logProbs[at]}, recorded ${behaviour[at]}, advantage ${advantages[at]}`,
+    expected: "finite numbers",
+    hint: "Lower the learning rate, or look for a reward that is out of proportion.",
+  });
+}
