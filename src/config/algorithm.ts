@@ -25,8 +25,10 @@ const correctionSchema = z
       .number()
       .min(0)
       .optional()
-      .describe("Lower end of the band: icepop 0.5, sequence-mask 0.5, geometric-mask 0.999."),
-    high: positive().optional().describe("Upper end of the band: icepop 5, sequence-mask 2, geometric-mask 1.001."),
+      .describe("Lower end of the band: icepop 0.5, sequence-mask 0.5; geometric-mask must be given."),
+    high: positive()
+      .optional()
+      .describe("Upper end of the band: icepop 5, sequence-mask 2; geometric-mask must be given."),
   })
   .describe("Correction for off-policy data.");
 
@@ -197,7 +199,16 @@ export function algorithmConflicts({ algorithm, rollout }: Config): Conflict[] {
       hint: "Set rollout.groupSize to 4 or more.",
     });
   }
-  const { low, high } = algorithm.correction;
+  const { method, low, high } = algorithm.correction;
+  if (method === "geometric-mask" && (low === undefined || high === undefined)) {
+    conflicts.push({
+      path: "algorithm.correction.method",
+      what: "geometric-mask needs its band: how far a trajectory may lie off depends on how old it may be.",
+      got: `low ${low}, high ${high}`,
+      expected: "algorithm.correction.low and .high",
+      hint: "For example low: 0.9, high: 1.1. 0.999 and 1.001 are for numerical differences alone.",
+    });
+  }
   if (low !== undefined && high !== undefined && low > high) {
     conflicts.push({
       path: "algorithm.correction.low",

@@ -271,6 +271,7 @@ describe("values that do not go together", () => {
   it.each([
     ["rollout: {groupSize: 1}", "(rollout.groupSize)", /grpo/],
     ["rollout: {groupSize: 1}\nalgorithm: {advantage: rloo}", "(rollout.groupSize)", /rloo/],
+    ["algorithm: {correction: {method: geometric-mask, low: 0.9}}", "(algorithm.correction.method)", /needs its band/],
     [
       "algorithm: {correction: {method: icepop, low: 3, high: 2}}",
       "(algorithm.correction.low)",
