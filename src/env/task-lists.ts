@@ -4,7 +4,10 @@ import type { Split } from "./environment.ts";
 import { Rng } from "./rng.ts";
 import { splitHash } from "./split-hash.ts";
 
-/** `generate` must give the same task for the same index every time: draw from `random`, which is seeded by the index. */
+/**
+ * `generate` must give the same task for the same index every time: draw from `random`, which is seeded by the index, and
+ * by the split's name where lists are given by name, so that no split holds another's tasks.
+ */
 export type TaskList<Task> =
   | readonly Task[]
   | { readonly count: number; readonly generate: (index: number, random: Rng) => Task };
@@ -14,10 +17,18 @@ export type Tasks<Task> = TaskList<Task> | { readonly [split: string]: TaskList<
 
 const heldOutEvery = 5;
 
+interface List<Task> {
+  tasks: TaskList<Task>;
+  /** What its random numbers are drawn by, with the place. */
+  stream: readonly string[];
+  count: number;
+  places: (index: number) => number;
+}
+
 export class TaskLists<Task> {
   readonly #environment: string;
   /** Split → its tasks' list, and the place of each of its tasks in it. */
-  readonly #splits = new Map<string, { list: TaskList<Task>; places: (index: number) => number; count: number }>();
+  readonly #splits = new Map<string, List<Task>>();
   readonly #described = new Map<string, Split>();
 
   /** @throws AgentRLError CONFIG where there is no task. */
@@ -26,16 +37,21 @@ export class TaskLists<Task> {
     if (isList(tasks)) {
       const total = countOf(tasks);
       const evalCount = Math.floor(total / heldOutEvery);
-      this.#add("train", tasks, total - evalCount, (i) => i + Math.floor(i / (heldOutEvery - 1)));
-      if (evalCount > 0) this.#add("eval", tasks, evalCount, (i) => i * heldOutEvery + heldOutEvery - 1);
+      const one = { tasks, stream: [] };
+      const trainPlace = (i: number) => i + Math.floor(i / (heldOutEvery - 1));
+      this.#add("train", { ...one, count: total - evalCount, places: trainPlace });
+      const evalPlace = (i: number) => i * heldOutEvery + heldOutEvery - 1;
+      if (evalCount > 0) this.#add("eval", { ...one, count: evalCount, places: evalPlace });
     } else {
-      for (const [name, list] of Object.entries(tasks)) this.#add(name, list, countOf(list), (i) => i);
+      for (const [name, list] of Object.entries(tasks)) {
+        this.#add(name, { tasks: list, stream: [name], count: countOf(list), places: (i) => i });
+      }
     }
     if (this.#splits.size === 0) throw this.#noTasks("tasks", "no split");
   }
 
   task(split: string, index: number): Task {
-    const { list, places, count } = this.#entry(split);
+    const { tasks, stream, places, count } = this.#entry(split);
     if (!Number.isInteger(index) || index < 0 || index >= count) {
       throw new AgentRLError("USAGE", `${this.#environment}: no task ${index} in split "${split}"`, {
         got: index,
@@ -44,9 +60,9 @@ export class TaskLists<Task> {
       });
     }
     const place = places(index);
-    if (Array.isArray(list)) return list[place] as Task;
-    const { generate } = list as Exclude<TaskList<Task>, readonly Task[]>;
-    return generate(place, new Rng("task", this.#environment, place));
+    if (Array.isArray(tasks)) return tasks[place] as Task;
+    const { generate } = tasks as Exclude<TaskList<Task>, readonly Task[]>;
+    return generate(place, new Rng("task", this.#environment, ...stream, place));
   }
 
   /** Any task: the first of the first split. */
@@ -69,9 +85,10 @@ export class TaskLists<Task> {
     for (const index of indices) yield this.task(split, index);
   }
 
-  #add(name: string, list: TaskList<Task>, count: number, places: (index: number) => number): void {
+  #add(name: string, list: List<Task>): void {
+    const { count } = list;
     if (!Number.isInteger(count) || count < 1) throw this.#noTasks(`tasks.${name}`, count);
-    this.#splits.set(name, { list, places, count });
+    this.#splits.set(name, list);
   }
 
   #entry(name: string) {

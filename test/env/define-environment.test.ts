@@ -70,6 +70,16 @@ describe("tasks", () => {
     await expect(environment.start("exam", 1, 1)).rejects.toThrow(/no task 1 in split "exam"/);
   });
 
+  it("of named lists that are generated alike are not the same tasks", async () => {
+    const generated = { count: 40, generate: (_: number, random: Rng) => ({ a: random.int(1_000_000), b: 0 }) };
+    const environment = await open({ tasks: { train: generated, eval: generated } });
+    const asked = async (split: string) =>
+      Promise.all([...Array(40).keys()].map(async (i) => (await environment.start(split, i, 1)).messages[0]!.content));
+    const [train, held] = [await asked("train"), new Set(await asked("eval"))];
+    // 40 x 40 pairs in a million: two alike by chance once in 600 names.
+    expect(train.filter((task) => held.has(task)).length).toBeLessThan(2);
+  });
+
   it("that are generated are drawn anew each time, from the same stream; the hash tells other tasks", async () => {
     let drawn = 0;
     const generated = {
