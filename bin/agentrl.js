@@ -13,7 +13,7 @@ if (major < 20 || (major === 20 && minor < 11)) {
   process.exitCode = 1;
 } else if (!existsSync(sources)) {
   await import(compiled.href);
-} else if (!existsSync(new URL("../node_modules/tsx/package.json", import.meta.url))) {
+} else if (!isInstalled("tsx/esm/api")) {
   console.error(
     "agentrl: the packages are not installed. Run `npm ci` in the clone (or `npm run demo`, which does it).",
   );
@@ -22,4 +22,13 @@ if (major < 20 || (major === 20 && minor < 11)) {
   const { register } = await import("tsx/esm/api");
   register();
   await import(sources.href);
+}
+
+/** Beside the package or, hoisted, above it. */
+function isInstalled(name) {
+  try {
+    return existsSync(new URL(import.meta.resolve(name)));
+  } catch {
+    return false;
+  }
 }
