@@ -6,6 +6,7 @@ import { profileNames } from "../device/webgpu/profile.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { isEndpoint } from "../pipeline/eval-policies.ts";
+import { tokenOf } from "./controller.ts";
 import { addDevice } from "./device-option.ts";
 import { addJson, collect, jsonWriter, numberFrom, percent, wholeNumber } from "./options.ts";
 
@@ -98,7 +99,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
   const apiKeys = options.apiKeyEnv?.map(apiKeyFrom);
   const writeJson = jsonWriter(options.json);
   const { runEvaluation } = await import("../pipeline/evaluate.ts");
-  const token = options.token ?? process.env.AGENTRL_TOKEN;
+  const token = options.controller === undefined ? undefined : tokenOf(options.token);
   const temperature = options.greedy === true ? 0 : options.temperature;
   const progress = progressLine();
   try {
@@ -170,6 +171,13 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
   else {
     const ofWorkers = ["data", "engine", "endpoint", "setEnv", "prompt"] as const;
     refuse(ofWorkers, "with --controller: its workers chose it when they started");
+    if (policy.includes("expert")) {
+      throw new AgentRLError("USAGE", "The expert does not play through a controller.", {
+        got: "--policy expert with --controller",
+        expected: "random, a model folder, or endpoints",
+        hint: "Play the expert in this process: without --controller.",
+      });
+    }
   }
   if (options.out === undefined) refuse(["resume"], "without --out");
 }

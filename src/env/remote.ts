@@ -40,6 +40,8 @@ export interface RemoteOptions {
 /** The one split of a remote task: whatever its workers serve. */
 const onlySplit = "data";
 const patience = 600_000;
+/** A controller that is not there when a run begins is a wrong address sooner than a restart. */
+const openingPatience = 20_000;
 const turnTimeout = 250_000;
 const listTimeoutMs = 10_000;
 const cancelTimeoutMs = 10_000;
@@ -133,8 +135,10 @@ class RemoteController {
 
   async indices(): Promise<TaskIndex[]> {
     const path = `/get_indices?name=${encodeURIComponent(this.task)}`;
-    const answer = await this.#patiently("get_indices", () =>
-      this.#client.request({ method: "GET", path, timeoutMs: listTimeoutMs }),
+    const answer = await this.#patiently(
+      "get_indices",
+      () => this.#client.request({ method: "GET", path, timeoutMs: listTimeoutMs }),
+      Math.min(this.#patienceMs, openingPatience),
     );
     return this.#parse(indicesAnswer, answer, "get_indices");
   }
@@ -188,8 +192,8 @@ class RemoteController {
   }
 
   /** Waits where waiting helps: no worker free, or a controller that is not (yet, or again) there. */
-  async #patiently(what: string, ask: () => Promise<JsonAnswer>): Promise<JsonAnswer> {
-    const deadline = performance.now() + this.#patienceMs;
+  async #patiently(what: string, ask: () => Promise<JsonAnswer>, patienceMs = this.#patienceMs): Promise<JsonAnswer> {
+    const deadline = performance.now() + patienceMs;
     for (;;) {
       let why: string;
       let wait: number;
@@ -207,7 +211,7 @@ class RemoteController {
         wait = 500;
       }
       if (performance.now() + wait > deadline) {
-        throw this.#fault(what, `gave up after ${this.#patienceMs} ms: ${why}`);
+        throw this.#fault(what, `gave up after ${patienceMs} ms: ${why}`);
       }
       // Spread out, so that those who wait do not all come back in the same moment.
       await sleep(wait * (0.5 + Math.random()));

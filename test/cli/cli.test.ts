@@ -34,7 +34,7 @@ describe("help", () => {
   it("lists every command", async () => {
     const { code, stdout } = await agentrl("--help");
     expect(code).toBe(0);
-    for (const command of ["train", "eval", "sft", "init", "test", "bench", "doctor", "demo"])
+    for (const command of ["train", "eval", "sft", "replay", "init", "test", "bench", "doctor", "demo"])
       expect(stdout).toContain(`\n  ${command} `);
   });
 
@@ -66,6 +66,7 @@ describe("wrong usage ends with exit code 2", () => {
     ["eval --task kg --model b --greedy --temperature 1", "cannot be used with"],
     ["eval --task kg", "No policy is given"],
     ["eval --task kg --policy expert --temperature 1", "--temperature has no effect with --policy expert"],
+    ["eval --task kg --policy expert --controller http://127.0.0.1:1", "expert does not play through a controller"],
     ["bench gem", "Did you mean gemm?"],
   ])("%s", async (line, message) => {
     const { code, stdout, stderr } = await agentrl(...line.split(" "));
