@@ -1,6 +1,7 @@
 /** One process of `agentrl bench controller`: the controller, or a worker of it. */
 import { serveController } from "../env/controller/serve.ts";
 import { runWorker } from "../env/worker/serve.ts";
+import { ownModule } from "../own-files.ts";
 import { connectToSupervisor } from "../pipeline/children.ts";
 
 export type ControllerProcessTask =
@@ -8,8 +9,6 @@ export type ControllerProcessTask =
   | { role: "worker"; controller: string; concurrency: number; processes: number; latencyMs: number; turns: number };
 
 export type FromControllerProcess = { type: "listening"; url: string } | { type: "failed"; message: string };
-
-const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
 
 async function start(task: ControllerProcessTask): Promise<string> {
   if (task.role === "controller") {
@@ -24,7 +23,7 @@ async function start(task: ControllerProcessTask): Promise<string> {
     port: 0,
     concurrency,
     processes,
-    hostModule: new URL(`./latency-host.${extension}`, import.meta.url),
+    hostModule: ownModule("./latency-host", import.meta.url),
     stepTimeoutMs: 60_000,
   });
   return worker.url!;

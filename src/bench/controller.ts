@@ -11,6 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Action, Environment } from "../env/environment.ts";
 import { openRemoteEnvironment } from "../env/remote.ts";
 import { AgentRLError } from "../errors.ts";
+import { ownModule } from "../own-files.ts";
 import { type Child, startChild } from "../pipeline/children.ts";
 import type { ControllerProcessTask, FromControllerProcess } from "./controller-process.ts";
 import { directEnvironment } from "./direct-environment.ts";
@@ -161,8 +162,7 @@ function line(name: string, { lost, sessionsPerSecond, turnsPerSecond, overhead 
 }
 
 function startProcess(name: string): Process {
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  return startChild(name, new URL(`./controller-process.${extension}`, import.meta.url));
+  return startChild(name, ownModule("./controller-process", import.meta.url));
 }
 
 /** Starts it with its task and gives its URL. */

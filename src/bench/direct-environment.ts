@@ -29,10 +29,7 @@ export function directEnvironment(urls: readonly string[], like: Environment): E
         return answer.body;
       };
       const { messages } = startAnswer.parse(await post("/start_sample", { index, seed }));
-      return session(
-        messages.map((message) => fromWire(message)),
-        post,
-      );
+      return session(messages.map(fromWire), post);
     },
     close: async () => {
       for (const client of clients) client.close();

@@ -6,6 +6,7 @@
  */
 import { cpus } from "node:os";
 import { AgentRLError } from "../errors.ts";
+import { ownModule } from "../own-files.ts";
 import { type Child, startChild } from "../pipeline/children.ts";
 import { shm } from "../shm/native.ts";
 import { Ring } from "../shm/ring.ts";
@@ -127,9 +128,8 @@ function memcpyRate(bytes: number, region: number): number {
 }
 
 async function startWorkers(count: number): Promise<Worker[]> {
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
   const workers = Array.from({ length: count }, (_, i) =>
-    startChild<RingTask, FromRingWorker>(`ring worker ${i}`, new URL(`./ring-worker.${extension}`, import.meta.url)),
+    startChild<RingTask, FromRingWorker>(`ring worker ${i}`, ownModule("./ring-worker", import.meta.url)),
   );
   await Promise.all(workers.map((worker) => answer(worker, "ready", 60)));
   return workers;

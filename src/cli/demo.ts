@@ -5,9 +5,9 @@
 import { mkdtempSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { formatCount, formatDuration } from "../observe/terminal.ts";
+import { packageFile } from "../own-files.ts";
 import { addDevice, setsWithDevice } from "./device-option.ts";
 import { interruptible } from "./interrupt.ts";
 import { addJson, addSet, jsonWriter, percent, table, wholeNumber } from "./options.ts";
@@ -47,10 +47,7 @@ async function demo(options: DemoOptions): Promise<void> {
   const writeJson = jsonWriter(options.json);
   const given = setsWithDevice(options);
   const sets = options.seed === undefined ? given : [...(given ?? []), `seed=${options.seed}`];
-  const { config, yaml } = loadTrainConfig(
-    fileURLToPath(new URL("../../models/tiny/demo.yaml", import.meta.url)),
-    sets,
-  );
+  const { config, yaml } = loadTrainConfig(packageFile("models/tiny/demo.yaml"), sets);
   const out = options.out ?? mkdtempSync(join(tmpdir(), "agentrl-demo-"));
 
   // The policy that is trained is the one that samples, so that is what is measured; greedy is told beside it.

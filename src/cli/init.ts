@@ -1,11 +1,11 @@
 /** `agentrl init env NAME`: an environment of the user's own to begin with, which works as it is written. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { knownTasks } from "../config/sections.ts";
 import { AgentRLError } from "../errors.ts";
 import { diskError } from "../observe/metrics.ts";
+import { packageFile } from "../own-files.ts";
 
 interface InitOptions {
   dir: string;
@@ -36,7 +36,10 @@ export function initEnv(name: string, { dir, force = false }: InitOptions): void
   try {
     mkdirSync(dir, { recursive: true });
     for (const { part, path } of files) {
-      const text = readFileSync(templateFile(`${templateName}${part}`), "utf8").replaceAll(templateName, name);
+      const text = readFileSync(packageFile(`templates/env/${templateName}${part}`), "utf8").replaceAll(
+        templateName,
+        name,
+      );
       writeFileSync(path, text, { flag: force ? "w" : "wx" });
     }
   } catch (cause) {
@@ -71,14 +74,6 @@ function refuseExisting(paths: readonly string[]): void {
     expected: "a name that is free",
     hint: "Choose another name or --dir, or overwrite them with --force.",
   });
-}
-
-/** Two folders up in the sources, three in the compiled package. */
-function templateFile(name: string): string {
-  const places = ["../../", "../../../"].map((up) =>
-    fileURLToPath(new URL(`${up}templates/env/${name}`, import.meta.url)),
-  );
-  return places.find((place) => existsSync(place)) ?? places[0]!;
 }
 
 function nextSteps(name: string, dir: string): string {

@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { AgentRLError } from "../errors.ts";
+import { packageFile } from "../own-files.ts";
 import { addBench } from "./bench.ts";
 import { addController } from "./controller.ts";
 import { addDemo } from "./demo.ts";
@@ -18,15 +19,12 @@ import { addTrain } from "./train.ts";
 import { addWorker } from "./worker.ts";
 
 function version(): string {
-  // Two folders up in the sources, three in the compiled package.
-  for (const place of ["../../package.json", "../../../package.json"]) {
-    try {
-      return (JSON.parse(readFileSync(new URL(place, import.meta.url), "utf8")) as { version: string }).version;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    }
+  try {
+    return (JSON.parse(readFileSync(packageFile("package.json"), "utf8")) as { version: string }).version;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return "unknown";
   }
-  return "unknown";
 }
 
 /** Runs one command line. @returns the process's exit code. */

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { nodeOptions } from "../child-options.ts";
 import { AgentRLError } from "../errors.ts";
+import { ownModule } from "../own-files.ts";
 
 export function addTest(program: Command): void {
   program
@@ -20,8 +21,7 @@ async function runTests(files: string[]): Promise<void> {
     if (existsSync(file)) continue;
     throw new AgentRLError("USAGE", "A test file does not exist.", { got: file, expected: "a .ts, .js or .mjs file" });
   }
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  const preload = new URL(`../env/module-preload.${extension}`, import.meta.url);
+  const preload = ownModule("../env/module-preload", import.meta.url);
   const options = [...nodeOptions(fileURLToPath(preload)), "--import", preload.href];
   const child = spawn(process.execPath, [...options, "--test", "--test-reporter=spec", ...files], { stdio: "inherit" });
   const [code] = (await once(child, "exit")) as [number | null];

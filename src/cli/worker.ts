@@ -6,6 +6,7 @@ import type { EnvironmentOptions } from "../env/registry.ts";
 import { controllerUrl } from "../env/wire/controller-url.ts";
 import { deploymentOf, taskOfName } from "../env/worker/task-name.ts";
 import { AgentRLError } from "../errors.ts";
+import { ownModule } from "../own-files.ts";
 import { tokenOf } from "./controller.ts";
 import { interruptible } from "./interrupt.ts";
 import { collect, numberFrom, wholeNumber } from "./options.ts";
@@ -65,7 +66,6 @@ async function serve(task: string, options: WorkerOptions): Promise<void> {
   const environment = environmentOptions(options);
   const log = (line: string) => console.log(`${new Date().toISOString()} ${line}`);
   const { runWorker } = await import("../env/worker/serve.ts");
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
   await interruptible(async (signal) => {
     const worker = await runWorker({
       name: options.name ?? wireName(task),
@@ -80,7 +80,7 @@ async function serve(task: string, options: WorkerOptions): Promise<void> {
       self: options.self,
       concurrency: options.concurrency ?? deploymentOf(task).concurrency,
       processes: options.processes ?? Math.min(4, availableParallelism()),
-      hostModule: new URL(`./worker-host.${extension}`, import.meta.url),
+      hostModule: ownModule("./worker-host", import.meta.url),
       stepTimeoutMs: options.stepTimeout === undefined ? undefined : options.stepTimeout * 1000,
       token,
       log,

@@ -6,7 +6,14 @@
 import type { Device, Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
-import { type ParameterEntry, type ParameterLayout, parameterLayout, parameterNames } from "./parameters.ts";
+import type { ModelFolder } from "./files.ts";
+import {
+  type ParameterEntry,
+  type ParameterLayout,
+  packTensors,
+  parameterLayout,
+  parameterNames,
+} from "./parameters.ts";
 
 /** Linear weights are [in, out]; norm weights [hiddenSize]. */
 export interface LayerWeights {
@@ -43,6 +50,17 @@ export function allocateCompute(device: Device, config: ModelConfig, label: stri
   return device.storage.weights === "f16"
     ? new HalfWeights(device, config, label)
     : Weights.allocate(device, config, label);
+}
+
+/** The weights of a model's files, to compute with on this device. */
+export function loadCompute(
+  device: Device,
+  { config, tensors }: Pick<ModelFolder, "config" | "tensors">,
+  label: string,
+) {
+  const weights = allocateCompute(device, config, label);
+  weights.write(packTensors(config, (name) => tensors.read(name)));
+  return weights;
 }
 
 export class Weights implements LoadableWeights {

@@ -8,9 +8,8 @@ import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { loadModelFolder } from "../model/files.ts";
-import { packTensors } from "../model/parameters.ts";
 import { TrainPass } from "../model/train-pass.ts";
-import { allocateCompute, type ComputeWeights, Weights } from "../model/weights.ts";
+import { type ComputeWeights, loadCompute, Weights } from "../model/weights.ts";
 import type { Advantages, Sample } from "../rl/advantages/estimator.ts";
 import { gatherScored, type MicroBatch, type Packed, packMicroBatches, scoredOffsets } from "../rl/batch.ts";
 import { trainedReward } from "../rl/rewards.ts";
@@ -42,7 +41,7 @@ export class BatchGradient {
     this.#method = methodOf(config.algorithm);
     this.#pass = new TrainPass(device, model, passSize(config));
     this.grads = Weights.allocate(device, model, "gradients");
-    this.#reference = this.#method.needsReference ? loadReference(device, model, config.model.path) : null;
+    this.#reference = this.#method.needsReference ? loadReference(device, config.model.path) : null;
   }
 
   /**
@@ -55,9 +54,9 @@ export class BatchGradient {
       group.map((trajectory): Sample => ({ trajectory, reward: trainedReward(trajectory, incompletePenalty) })),
     );
     const advantages = this.#method.advantages(samples);
-    const isSilent = (trajectory: Trajectory) => advantages.get(trajectory)!.every((advantage) => advantage === 0);
     const trajectories = groups.flat();
-    const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !isSilent(one));
+    const silent = new Set(trajectories.filter((one) => advantages.get(one)!.every((advantage) => advantage === 0)));
+    const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !silent.has(one));
     const scales = tokenScales(active, lossMean);
 
     this.#device.fill(this.grads.arena, 0);
@@ -89,7 +88,7 @@ export class BatchGradient {
       maskFraction: mean(sums.masked, 0),
       kl: this.#reference === null ? null : mean(sums.kl, 0),
       trainedTokens: sums.tokens,
-      zeroVarianceGroups: groups.filter((group) => group.every(isSilent)).length,
+      zeroVarianceGroups: groups.filter((group) => group.every((one) => silent.has(one))).length,
     };
   }
 
@@ -119,11 +118,10 @@ function gather(
 }
 
 /** The model that the run began with, also after a resume. */
-function loadReference(device: Device, config: ModelConfig, folder: string): ComputeWeights {
-  const { tensors } = loadModelFolder(folder);
-  const weights = allocateCompute(device, config, "reference");
-  weights.write(packTensors(config, (name) => tensors.read(name)));
-  tensors.close();
+function loadReference(device: Device, folder: string): ComputeWeights {
+  const model = loadModelFolder(folder);
+  const weights = loadCompute(device, model, "reference");
+  model.tensors.close();
   return weights;
 }
 

@@ -15,8 +15,7 @@ import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
-import { packTensors } from "../model/parameters.ts";
-import { allocateCompute } from "../model/weights.ts";
+import { loadCompute } from "../model/weights.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { openEnvironment } from "./environments.ts";
 import { type EpisodeRef, type EvaluatedEpisode, type Player, playEpisodes } from "./eval-episodes.ts";
@@ -218,9 +217,7 @@ async function openModel(options: EvaluationOptions, folder: string): Promise<Op
       config,
       rows: { train: 0, decode: concurrency },
     });
-    const loaded = allocateCompute(device, config, "weights");
-    loaded.write(packTensors(config, (name) => model.tensors.read(name)));
-    const weights = fixedWeights(loaded);
+    const weights = fixedWeights(loadCompute(device, model, "weights"));
     const engine = new Engine({ device, config, weights, maxConversations: concurrency, contextLimit });
     return {
       player: enginePlayer({

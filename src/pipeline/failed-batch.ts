@@ -8,8 +8,7 @@ import { Packr } from "msgpackr";
 import { type TrainConfig, trainSchema } from "../config/train.ts";
 import { AgentRLError } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
-import { packTensors } from "../model/parameters.ts";
-import { allocateCompute } from "../model/weights.ts";
+import { loadCompute } from "../model/weights.ts";
 import { decodeTrajectory, encodeTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { BatchGradient, type GradientMetrics } from "./batch-gradient.ts";
@@ -64,13 +63,12 @@ export function readFailedBatch(file: string): FailedBatch {
 export async function replayFailedBatch(file: string): Promise<GradientMetrics & { gradNorm: number }> {
   const { config, checkpoint, groups } = readFailedBatch(file);
   const { state, modelFolder } = readCheckpoint(checkpoint);
-  const { config: model, tensors } = loadModelFolder(modelFolder);
+  const model = loadModelFolder(modelFolder);
   const rows = { train: passSize(config).maxRows, decode: 0 };
-  const device = await openDevice(await resolveDevice(config), config.learner.threads, { config: model, rows });
-  const weights = allocateCompute(device, model, "weights");
-  weights.write(packTensors(model, (name) => tensors.read(name)));
-  tensors.close();
-  const gradient = new BatchGradient(device, model, config);
+  const device = await openDevice(await resolveDevice(config), config.learner.threads, { config: model.config, rows });
+  const weights = loadCompute(device, model, "weights");
+  model.tensors.close();
+  const gradient = new BatchGradient(device, model.config, config);
   const metrics = await gradient.compute(weights, groups, state.step);
   const gradNorm = Math.sqrt(await device.sumSquares(gradient.grads.arena, gradient.grads.layout.length));
   device.destroy();

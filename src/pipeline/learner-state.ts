@@ -48,19 +48,15 @@ export class LearnerState {
     const { beta1, beta2, eps, weightDecay } = config.optimizer;
     this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
 
-    let initial: Float32Array;
-    if (setup.resume === null) {
-      initial = packTensors(model.config, (name) => model.tensors.read(name));
-    } else {
+    if (setup.resume !== null) {
       const { state, optimizer } = readCheckpoint(setup.resume);
       assertCheckpointFits(state, setup);
-      initial = packTensors(model.config, (name) => model.tensors.read(name));
       this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
       this.step = state.step;
       this.trainedGroups = fromRanges(state.trainedGroups);
     }
     const slot = board.beginWrite();
-    slot.data.set(initial);
+    slot.data.set(packTensors(model.config, (name) => model.tensors.read(name)));
     this.#current = slotWriter(device, model.config, slot);
     const checksum = board.checksum(slot.data);
     board.publish(slot, this.step, checksum);

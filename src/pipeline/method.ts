@@ -104,10 +104,9 @@ export function lossFormula(config: TrainConfig): string {
   const corrects = correction.method !== "none";
   const decouples = decoupling.includes(correction.method);
   const f = objectiveOf(algorithm).formula;
-  const [klTerm, klWhere] = kl.formula(klOptions).split(", ");
   return [
     `loss = -Σ_t w_t [ ${cut ? "κ_t " : ""}${corrects ? "c_t " : ""}f_t${
-      klOptions.coefficient > 0 ? ` - ${cut ? "κ_t " : ""}${corrects ? "c_t " : ""}${klTerm}` : ""
+      klOptions.coefficient > 0 ? ` - ${cut ? "κ_t " : ""}${corrects ? "c_t " : ""}${kl.formula(klOptions)}` : ""
     }${entropyBonus > 0 ? ` + ${entropy.formula({ coefficient: entropyBonus })}` : ""} ]`,
     `f_t  = ${f}`,
     decouples ? "ρ_t  = π(t) / π_prox(t)" : "ρ_t  = exp(log π(t) - log μ(t)), μ as recorded while sampling",
@@ -123,7 +122,7 @@ export function lossFormula(config: TrainConfig): string {
       ? "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's"
       : "w_t  = 1 / N: N sampled tokens that carry gradient",
     ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
-    ...(klOptions.coefficient > 0 ? [`${klWhere}; π_ref: model.path`] : []),
+    ...(klOptions.coefficient > 0 ? [`${kl.distance}; π_ref: model.path`] : []),
     ...advantagesOf(algorithm).formula,
     `r    = the environment's reward, ${incompletePenalty} where the policy did not complete`,
   ].join("\n");

@@ -12,6 +12,7 @@ import { loadModelFolder } from "../model/files.ts";
 import { assertFitsMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
+import { ownModule } from "../own-files.ts";
 import { Ring } from "../shm/ring.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
 import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
@@ -501,8 +502,7 @@ async function endChild(child: Child<ToLearner, FromLearner> | Child<ToRollout, 
 }
 
 function entry(name: "learner" | "rollout"): URL {
-  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
-  return new URL(`./${name}.${extension}`, import.meta.url);
+  return ownModule(`./${name}`, import.meta.url);
 }
 
 /** Errors of the input or the machine end the run at once; restarting a rollout process would not mend them. */

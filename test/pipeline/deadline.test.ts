@@ -62,6 +62,6 @@ it("a file's stepTimeoutMs is what its environment says", async () => {
   vi.useRealTimers();
   const guess = fileURLToPath(new URL("../env/fixtures/guess.ts", import.meta.url));
   const environment = await openOffLoop(guess, {});
-  expect(environment.stepTimeoutMs).toBe(700);
+  expect(environment.stepTimeoutMs).toBe(2500);
   await environment.close();
 });

@@ -1,7 +1,13 @@
 /** That a config's learning method is made of the parts that it names: each value by hand, from a few tokens. */
 import { describe, expect, it } from "vitest";
-import { algorithmSchema } from "../../src/config/algorithm.ts";
+import { algorithmSchema, decoupling } from "../../src/config/algorithm.ts";
 import { type LossPart, methodOf, type ScoredTokens } from "../../src/pipeline/method.ts";
+import * as decoupled from "../../src/rl/corrections/decoupled.ts";
+import * as geometricMask from "../../src/rl/corrections/geometric-mask.ts";
+import * as icepop from "../../src/rl/corrections/icepop.ts";
+import * as sequenceMask from "../../src/rl/corrections/sequence-mask.ts";
+import * as sequenceTis from "../../src/rl/corrections/sequence-tis.ts";
+import * as tokenTis from "../../src/rl/corrections/token-tis.ts";
 
 /** Two trajectories of two tokens; the weights that are trained are version 9. */
 function tokens(more: Partial<ScoredTokens> = {}): ScoredTokens {
@@ -21,6 +27,18 @@ function tokens(more: Partial<ScoredTokens> = {}): ScoredTokens {
 function lossOf(algorithm: object, more: Partial<ScoredTokens> = {}): LossPart {
   return methodOf(algorithmSchema.parse(algorithm)).loss(tokens(more), 9);
 }
+
+it("the config decouples by exactly the corrections that read the proximal policy's ratio", () => {
+  const reads = {
+    decoupled,
+    "token-tis": tokenTis,
+    "sequence-tis": sequenceTis,
+    icepop,
+    "sequence-mask": sequenceMask,
+  };
+  const all = Object.entries({ ...reads, "geometric-mask": geometricMask });
+  expect(all.filter(([, { ratioOf }]) => ratioOf === "proximal").map(([name]) => name)).toEqual(decoupling);
+});
 
 const close = (got: Float32Array, expected: readonly number[]) => {
   expect(got.length).toBe(expected.length);

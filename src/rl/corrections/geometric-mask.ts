@@ -7,7 +7,7 @@
  * Reads the ratio of the current policy, over the trajectory's scored tokens; the bound is per token, whatever the
  * length.
  */
-import { constant, requireOption } from "../objectives/options.ts";
+import { constant, requireBand } from "../objectives/options.ts";
 import { type Correction, perSequence, type RatioOf } from "./correction.ts";
 
 export interface GeometricMaskOptions {
@@ -24,8 +24,7 @@ export const ratioOf: RatioOf = "current";
 /** @throws AgentRLError "CONFIG" on an option out of range. */
 export function geometricMask(options: GeometricMaskOptions = {}): Correction {
   const { low, high } = { ...defaults, ...options };
-  requireOption(low >= 0, "geometricMask.low", low, "0 or more");
-  requireOption(high > 0 && high >= low, "geometricMask.high", high, `more than 0 and no less than low = ${low}`);
+  requireBand("geometricMask", low, high);
   const [from, to] = [Math.log(low), Math.log(high)];
   return ({ logProbs, behaviour, offsets }) =>
     perSequence(logProbs, behaviour, offsets, (logRatio, tokens) => {

@@ -6,7 +6,7 @@
  *
  * Reads the ratio of the proximal policy.
  */
-import { constant, requireOption } from "../objectives/options.ts";
+import { constant, requireBand } from "../objectives/options.ts";
 import { type Correction, perToken, type RatioOf } from "./correction.ts";
 
 export interface IcePopOptions {
@@ -23,8 +23,7 @@ export const ratioOf: RatioOf = "proximal";
 /** @throws AgentRLError "CONFIG" on an option out of range. */
 export function icepop(options: IcePopOptions = {}): Correction {
   const { low, high } = { ...defaults, ...options };
-  requireOption(low >= 0, "icepop.low", low, "0 or more");
-  requireOption(high > 0 && high >= low, "icepop.high", high, `more than 0 and no less than low = ${low}`);
+  requireBand("icepop", low, high);
   return ({ proximal, behaviour }) =>
     perToken(proximal, behaviour, (logRatio) => {
       const ratio = Math.exp(logRatio);

@@ -7,7 +7,7 @@
  * Reads the ratio of the current policy, over the trajectory's scored tokens. The product moves away from 1 with length,
  * so long trajectories go first; `geometric-mask.ts` does not have this bias.
  */
-import { constant, requireOption } from "../objectives/options.ts";
+import { constant, requireBand } from "../objectives/options.ts";
 import { type Correction, perSequence, type RatioOf } from "./correction.ts";
 
 export interface SequenceMaskOptions {
@@ -24,8 +24,7 @@ export const ratioOf: RatioOf = "current";
 /** @throws AgentRLError "CONFIG" on an option out of range. */
 export function sequenceMask(options: SequenceMaskOptions = {}): Correction {
   const { low, high } = { ...defaults, ...options };
-  requireOption(low >= 0, "sequenceMask.low", low, "0 or more");
-  requireOption(high > 0 && high >= low, "sequenceMask.high", high, `more than 0 and no less than low = ${low}`);
+  requireBand("sequenceMask", low, high);
   // Compared as logarithms: the product may leave the range of a double.
   const [from, to] = [Math.log(low), Math.log(high)];
   return ({ logProbs, behaviour, offsets }) =>

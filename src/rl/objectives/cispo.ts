@@ -7,7 +7,7 @@
  * as PPO's does. On policy the gradient is the plain policy gradient; the loss is A log π, not A.
  */
 import type { Objective } from "./objective.ts";
-import { constant, requireOption } from "./options.ts";
+import { constant, requireClip } from "./options.ts";
 
 export interface CispoOptions {
   /** The weight is at least 1 - clipLow; default 1, no lower bound, as in the paper's experiments. */
@@ -21,8 +21,7 @@ const defaults = { clipLow: 1, clipHigh: 4 };
 /** @throws AgentRLError "CONFIG" on an option out of range. */
 export function cispo(options: CispoOptions = {}): Objective {
   const { clipLow, clipHigh } = { ...defaults, ...options };
-  requireOption(clipLow >= 0 && clipLow <= 1, "cispo.clipLow", clipLow, "from 0 to 1");
-  requireOption(clipHigh >= 0, "cispo.clipHigh", clipHigh, "0 or more");
+  requireClip("cispo", clipLow, clipHigh);
 
   return ({ logProbs, proximal, keptMass, advantages, scales, weights }) => {
     const n = logProbs.length;

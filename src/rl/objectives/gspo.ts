@@ -11,7 +11,7 @@
  * For one advantage and one share a trajectory the two are the same.
  */
 import type { Objective } from "./objective.ts";
-import { constant, requireOption } from "./options.ts";
+import { constant, requireClip, requireOption } from "./options.ts";
 
 export interface GspoOptions {
   /** s counts down to 1 - clipLow; default 3e-4 (§5.1). */
@@ -27,8 +27,7 @@ const defaults = { clipLow: 3e-4, clipHigh: 4e-4, level: "sequence" } as const;
 /** @throws AgentRLError "CONFIG" on an option out of range. */
 export function gspo(options: GspoOptions = {}): Objective {
   const { clipLow, clipHigh, level } = { ...defaults, ...options };
-  requireOption(clipLow >= 0 && clipLow <= 1, "gspo.clipLow", clipLow, "from 0 to 1");
-  requireOption(clipHigh >= 0, "gspo.clipHigh", clipHigh, "0 or more");
+  requireClip("gspo", clipLow, clipHigh);
   requireOption(level === "sequence" || level === "token", "gspo.level", level, '"sequence" or "token"');
 
   return ({ logProbs, proximal, keptMass, advantages, scales, weights, offsets }) => {

@@ -53,7 +53,9 @@ export function kl({ estimator, coefficient }: KlOptions): Penalty {
   };
 }
 
-/** What is added to the bracket of the loss, a cost. */
+/** What is added to the bracket of the loss, a cost; `distance` says what its d_t is. */
 export function formula({ estimator, coefficient }: KlOptions): string {
-  return `${constant(coefficient)} ${estimators[estimator].text}, d_t = log π(t) - log π_ref(t)`;
+  return `${constant(coefficient)} ${estimators[estimator].text}`;
 }
+
+export const distance = "d_t = log π(t) - log π_ref(t)";

@@ -9,7 +9,7 @@
  * out badly: without it ρ A has no lower bound.
  */
 import type { Objective } from "./objective.ts";
-import { constant, requireOption } from "./options.ts";
+import { constant, requireClip, requireOption } from "./options.ts";
 
 export interface PpoOptions {
   /** The ratio counts down to 1 - clipLow; default 0.2. */
@@ -25,8 +25,7 @@ const defaults = { clipLow: 0.2, clipHigh: 0.28 };
 /** @throws AgentRLError "CONFIG" on an option out of range. */
 export function ppo(options: PpoOptions = {}): Objective {
   const { clipLow, clipHigh, dualClip } = { ...defaults, ...options };
-  requireOption(clipLow >= 0 && clipLow <= 1, "ppo.clipLow", clipLow, "from 0 to 1");
-  requireOption(clipHigh >= 0, "ppo.clipHigh", clipHigh, "0 or more");
+  requireClip("ppo", clipLow, clipHigh);
   if (dualClip !== undefined) requireOption(dualClip > 1, "ppo.dualClip", dualClip, "more than 1");
 
   return ({ logProbs, proximal, keptMass, advantages, scales, weights }) => {
