@@ -8,14 +8,14 @@ import { AgentRLError } from "../errors.ts";
 import { isEndpoint } from "../pipeline/eval-policies.ts";
 import { tokenOf } from "./controller.ts";
 import { addDevice } from "./device-option.ts";
-import { addJson, collect, jsonWriter, numberFrom, percent, wholeNumber } from "./options.ts";
+import { addJson, collect, jsonWriter, numberFrom, percent, settingsFrom, wholeNumber } from "./options.ts";
 
 interface EvalOptions {
   task: string;
   data?: string;
   engine?: string;
   endpoint?: string;
-  setEnv?: string[];
+  setting?: string[];
   controller?: string;
   token?: string;
   policy?: string[];
@@ -48,7 +48,7 @@ export function addEval(program: Command): void {
     .option("--data <file>", "tasks in AgentBench's format, instead of the generated ones")
     .option("--engine <name>", "what carries out the calls; default: embedded")
     .option("--endpoint <address>", "address of the real engine, where it needs one")
-    .option("--set-env <key=value>", "setting that only this environment knows (repeatable)", collect)
+    .option("--setting <key=value>", "a setting of the environment (repeatable)", collect)
     .option("--controller <url>", "play on the workers of a controller")
     .option("--token <token>", "the controller's token; default: the variable AGENTRL_TOKEN")
     .option(
@@ -95,7 +95,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
     });
   }
   refuseWithoutEffect(policy, options);
-  const settings = settingsFrom(options.setEnv);
+  const settings = settingsFrom(options.setting);
   const apiKeys = options.apiKeyEnv?.map(apiKeyFrom);
   const writeJson = jsonWriter(options.json);
   const { runEvaluation } = await import("../pipeline/evaluate.ts");
@@ -169,7 +169,7 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
   }
   if (options.controller === undefined) refuse(["token"], "without --controller");
   else {
-    const ofWorkers = ["data", "engine", "endpoint", "setEnv", "prompt"] as const;
+    const ofWorkers = ["data", "engine", "endpoint", "setting", "prompt", "split", "level"] as const;
     refuse(ofWorkers, "with --controller: its workers chose it when they started");
     if (policy.includes("expert")) {
       throw new AgentRLError("USAGE", "The expert does not play through a controller.", {
@@ -180,27 +180,6 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
     }
   }
   if (options.out === undefined) refuse(["resume"], "without --out");
-}
-
-/** `key=value` pairs; a value that reads as a number or a boolean is one. */
-function settingsFrom(pairs: readonly string[] | undefined): Record<string, string | number | boolean> | undefined {
-  if (pairs === undefined) return undefined;
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const at = pair.indexOf("=");
-      if (at < 1) {
-        throw new AgentRLError("USAGE", "A --set-env flag cannot be applied.", {
-          got: pair,
-          expected: "key=value",
-          hint: "Quote the flag if the shell splits it.",
-        });
-      }
-      const text = pair.slice(at + 1);
-      const value =
-        text === "true" ? true : text === "false" ? false : /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
-      return [pair.slice(0, at), value];
-    }),
-  );
 }
 
 /** Keys come from the environment: what stands on a command line is read by every process of the machine. */
@@ -233,7 +212,12 @@ export function formatReport(report: EvalReport): string {
     `${report.task}: ${percent(report.success)} of ${report.episodes} episodes succeeded (mean reward ${report.meanReward.toFixed(3)})`,
     `ends: ${ends || "none"}`,
   ];
-  if (statistics?.interval) {
+  if (statistics?.successInterval) {
+    const [low, high] = statistics.successInterval;
+    lines.push(`success, 95 % interval over tasks (Wilson): ${percent(low)} to ${percent(high)}`);
+  }
+  // Rewards of 0 and 1 say no more than success does.
+  if (statistics?.interval && report.meanReward !== report.success) {
     const [low, high] = statistics.interval;
     lines.push(`mean reward, 95 % interval over tasks: ${low.toFixed(3)} to ${high.toFixed(3)}`);
   }

@@ -2,6 +2,7 @@
 import { accessSync, constants, existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
+import { AgentRLError } from "../errors.ts";
 import { diskError } from "../observe/metrics.ts";
 
 /** Parser of an option that takes a whole number of at least `least`. */
@@ -29,6 +30,29 @@ export function numberFrom(least: number): (text: string) => number {
 /** Parser of an option that may be given several times. */
 export function collect(text: string, before: string[] = []): string[] {
   return [...before, text];
+}
+
+/** The `--setting` flags, `key=value`; a value that reads as a number or a boolean is one. */
+export function settingsFrom(
+  pairs: readonly string[] | undefined,
+): Record<string, string | number | boolean> | undefined {
+  if (pairs === undefined) return undefined;
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const at = pair.indexOf("=");
+      if (at < 1) {
+        throw new AgentRLError("USAGE", "A --setting flag cannot be applied.", {
+          got: pair,
+          expected: "key=value",
+          hint: "Quote the flag if the shell splits it.",
+        });
+      }
+      const text = pair.slice(at + 1);
+      const value =
+        text === "true" ? true : text === "false" ? false : /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+      return [pair.slice(0, at), value];
+    }),
+  );
 }
 
 export function addJson(command: Command): Command {

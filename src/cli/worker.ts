@@ -1,15 +1,13 @@
 /** `agentrl worker TASK`: hosts an environment's sessions and registers with a controller; see docs/controller.md. */
 import { availableParallelism } from "node:os";
 import { type Command, Option } from "commander";
-import { isModulePath } from "../env/definition.ts";
 import type { EnvironmentOptions } from "../env/registry.ts";
 import { controllerUrl } from "../env/wire/controller-url.ts";
-import { deploymentOf, taskOfName } from "../env/worker/task-name.ts";
-import { AgentRLError } from "../errors.ts";
+import { deploymentOf, taskOfName, wireName } from "../env/worker/task-name.ts";
 import { ownModule } from "../own-files.ts";
 import { tokenOf } from "./controller.ts";
 import { interruptible } from "./interrupt.ts";
-import { collect, numberFrom, wholeNumber } from "./options.ts";
+import { collect, numberFrom, settingsFrom, wholeNumber } from "./options.ts";
 
 interface WorkerOptions {
   name?: string;
@@ -34,8 +32,11 @@ export function addWorker(program: Command): void {
   program
     .command("worker")
     .description("host an environment's sessions for a controller")
-    .argument("<task>", "an environment, as dbbench, dbbench-std or dbbench-env_train, or a file that defines one")
-    .option("--name <name>", "the task's name at the controller; default: <task>")
+    .argument(
+      "<task>",
+      "an environment, as dbbench-std (or dbbench, the same) or dbbench-env_train, or a file that defines one",
+    )
+    .option("--name <name>", "the task's name at the controller; default: <task>, with -std where it has no ending")
     .option(
       "--controller <url>",
       "http://host:port/api, or grpc://host:port to dial out, without an address of one's own",
@@ -92,32 +93,14 @@ async function serve(task: string, options: WorkerOptions): Promise<void> {
   });
 }
 
-/** A file's task is called as the file. */
-function wireName(task: string): string {
-  return isModulePath(task) ? task.replace(/^.*[/\\]/, "").replace(/\.\w+$/, "") : task;
-}
-
 function environmentOptions(options: WorkerOptions): EnvironmentOptions {
-  const { data, engine, endpoint, setting, prompt } = options;
+  const { data, engine, endpoint, prompt } = options;
+  const settings = settingsFrom(options.setting);
   return {
     prompt,
     ...(data !== undefined && { data }),
     ...(engine !== undefined && { engine }),
     ...(endpoint !== undefined && { endpoint }),
-    ...(setting !== undefined && { settings: Object.fromEntries(setting.map(parseSetting)) }),
+    ...(settings !== undefined && { settings }),
   };
-}
-
-/** "limit=3" is a number, "fast=true" a boolean, everything else text. */
-function parseSetting(text: string): [string, string | number | boolean] {
-  const at = text.indexOf("=");
-  if (at < 1) {
-    throw new AgentRLError("USAGE", "A setting needs a name and a value", {
-      got: text,
-      expected: "--setting key=value",
-    });
-  }
-  const [key, value] = [text.slice(0, at), text.slice(at + 1)];
-  if (value === "true" || value === "false") return [key, value === "true"];
-  return [key, value.trim() !== "" && Number.isFinite(Number(value)) ? Number(value) : value];
 }

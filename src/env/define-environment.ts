@@ -78,7 +78,7 @@ export interface EnvironmentSpec<
   /** Letters, digits, dashes and underscores: metrics are reported under it. */
   name: string;
   tasks: Tasks<Task>;
-  /** Options that a config or `--set-env` may give. */
+  /** Options that a config or `--setting` may give. */
   settings?: Settings;
   /** Difficulty of a task, 1 the easiest; default 0, ungraded. */
   level?: (task: Task) => number;

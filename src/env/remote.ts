@@ -231,7 +231,10 @@ class RemoteController {
       return new AgentRLError("CONFIG", `The controller refuses task ${this.task}`, {
         where: this.#client.base,
         got: reasonOf(answer),
-        hint: answer.status === 401 ? "Give the controller's token." : "Start a worker for it, or correct the name.",
+        hint:
+          answer.status === 401
+            ? "Give the controller's token."
+            : "Start a worker for it, or correct the name: NAME-std is what `agentrl worker NAME` serves.",
       });
     }
     return this.#fault(what, reasonOf(answer));

@@ -4,7 +4,8 @@ import type { Statistics } from "./statistics.ts";
 
 export interface EvalReport {
   task: string;
-  split: string;
+  /** Absent where a controller's workers chose it. */
+  split?: string;
   policy: string;
   episodes: number;
   /** Episodes that earned the full reward of 1, as a fraction of `episodes`. */
@@ -28,7 +29,12 @@ export interface EpisodeResult {
   metrics?: Record<string, number>;
 }
 
-export function summarize(task: string, split: string, policy: string, results: readonly EpisodeResult[]): EvalReport {
+export function summarize(
+  task: string,
+  split: string | undefined,
+  policy: string,
+  results: readonly EpisodeResult[],
+): EvalReport {
   const endReasons: Partial<Record<EndReason, number>> = {};
   const byLevel = new Map<number, { episodes: number; successes: number }>();
   let successes = 0;
@@ -46,7 +52,7 @@ export function summarize(task: string, split: string, policy: string, results: 
   const episodes = results.length;
   const report: EvalReport = {
     task,
-    split,
+    ...(split !== undefined && { split }),
     policy,
     episodes,
     success: episodes === 0 ? 0 : successes / episodes,

@@ -134,7 +134,8 @@ async function tryOne(options: PlayOptions, ref: EpisodeRef, retries: number): P
       ...ref,
       reward: recorded.reward,
       endReason,
-      metrics: { ...recorded.metrics, level },
+      // Where tasks are not graded here, their worker may know better.
+      metrics: level === 0 ? recorded.metrics : { ...recorded.metrics, level },
       turns: recorded.turns,
       retries,
       messages: recorded.transcript,

@@ -42,7 +42,7 @@ export async function evaluateTask(options: EvaluateTaskOptions): Promise<EvalRe
 
 /** The report of all counted episodes, with the number of those that are not. */
 export function reportOf(
-  { task, split, policy }: { task: string; split: string; policy: string },
+  { task, split, policy }: { task: string; split?: string; policy: string },
   episodes: readonly EvaluatedEpisode[],
 ): EvalReport {
   const played = episodes.filter((episode): episode is PlayedEpisode => episode.type === "episode");

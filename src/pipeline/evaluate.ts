@@ -131,7 +131,12 @@ async function evaluate(options: EvaluationOptions, policy: Policy, environment:
     });
     const fresh = new Map(played.map((episode) => [keyOf(episode), episode]));
     const episodes = refs.map((ref): EvaluatedEpisode => fresh.get(keyOf(ref)) ?? file!.done.get(keyOf(ref))!);
-    const named = { task: environment.name, split, policy: nameOf(options) };
+    // A worker does not tell which of its environment's splits it serves.
+    const named = {
+      task: environment.name,
+      ...(options.controller === undefined && { split }),
+      policy: nameOf(options),
+    };
     const counted = episodes.filter((episode) => episode.type === "episode");
     return { ...reportOf(named, episodes), statistics: statisticsOf(counted) };
   } finally {
@@ -149,24 +154,19 @@ function concurrencyOf({ concurrency }: EvaluationOptions, policy: Policy): numb
   return concurrency ?? { model: 48, endpoints: 16, expert: 4, random: 4 }[policy.kind];
 }
 
-/** Everything that an episode's outcome depends on; what only makes it faster is left out. */
-function settingsOf(
-  options: EvaluationOptions,
-  policy: Policy,
-  tasks: { split: string; splitHash: string; tasks: number },
-): EvaluationSettings {
-  const { task, data, engine, endpoint, settings, controller, prompt = "brief", seed, runs = 1 } = options;
+interface EvaluatedTasks {
+  split: string;
+  splitHash: string;
+  /** How many are played. */
+  tasks: number;
+}
+
+/** Everything that an episode's outcome depends on, as far as it is known; what only makes it faster is left out. */
+function settingsOf(options: EvaluationOptions, policy: Policy, tasks: EvaluatedTasks): EvaluationSettings {
+  const { task, controller, seed, runs = 1 } = options;
   return {
     task,
-    ...(isModulePath(task) && controller === undefined && { taskFile: moduleHash(task) }),
-    ...tasks,
-    data,
-    engine,
-    endpoint,
-    settings,
-    controller: controller?.url,
-    levels: options.levels,
-    prompt,
+    ...(controller === undefined ? ownTasks(options, tasks) : workersTasks(controller.url, tasks)),
     policy: options.policy,
     ...(policy.kind === "model" && { model: modelFingerprint(policy.folder) }),
     temperature: options.temperature,
@@ -174,6 +174,17 @@ function settingsOf(
     seed,
     runs,
   };
+}
+
+function ownTasks(options: EvaluationOptions, tasks: EvaluatedTasks): EvaluationSettings {
+  const { task, data, engine, endpoint, settings, levels, prompt = "brief" } = options;
+  const taskFile = isModulePath(task) ? moduleHash(task) : undefined;
+  return { taskFile, ...tasks, data, engine, endpoint, settings, levels, prompt };
+}
+
+/** The workers chose data, split, engine and prompt, and the protocol does not tell them: only the indices are known. */
+function workersTasks(controller: string, { splitHash, tasks }: EvaluatedTasks): EvaluationSettings {
+  return { controller, indicesHash: splitHash, tasks };
 }
 
 interface OpenPlayer {

@@ -67,6 +67,10 @@ describe("wrong usage ends with exit code 2", () => {
     ["eval --task kg", "No policy is given"],
     ["eval --task kg --policy expert --temperature 1", "--temperature has no effect with --policy expert"],
     ["eval --task kg --policy expert --controller http://127.0.0.1:1", "expert does not play through a controller"],
+    ["eval --task kg-std --policy random --controller http://127.0.0.1:1 --level 1", "--level has no effect"],
+    ["eval --task kg-std --policy random --controller http://127.0.0.1:1 --setting a=1", "--setting has no effect"],
+    ["eval --task os --policy expert --setting timeout", "A --setting flag cannot be applied"],
+    ["worker os-std --setting timeout", "A --setting flag cannot be applied"],
     ["bench gem", "Did you mean gemm?"],
   ])("%s", async (line, message) => {
     const { code, stdout, stderr } = await agentrl(...line.split(" "));

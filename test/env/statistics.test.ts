@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { passAt, statisticsOf } from "../../src/env/statistics.ts";
+import { passAt, statisticsOf, wilsonInterval } from "../../src/env/statistics.ts";
 
 test("pass@k is the share of k-subsets with a success (Chen et al. 2021), for every n, c, k up to 8", () => {
   for (let n = 1; n <= 8; n++) {
@@ -34,10 +34,57 @@ test("mean, spread and interval of three tasks played twice, by hand", () => {
   // |2/3 - 1/2| / sqrt(2)
   expect(spread).toBeCloseTo(0.117851, 6);
   // Task means 0.5, 1, 0.25: mean 0.583333, deviation 0.381881, error 0.220479.
-  expect(interval![0]).toBeCloseTo(0.583333 - 1.96 * 0.220479, 5);
-  expect(interval![1]).toBeCloseTo(0.583333 + 1.96 * 0.220479, 5);
+  expect(interval![0]).toBeCloseTo(0.583333 - 1.959964 * 0.220479, 5);
+  // 1.015 by the normal approximation, and no reward is above 1.
+  expect(interval![1]).toBe(1);
   // Tasks solved by one of one: 1/2, 1, 0; by one of two: 1, 1, 0.
   expect(passAtK).toEqual({ "1": 0.5, "2": 2 / 3 });
+});
+
+// scipy 1.17.1: stats.binomtest(successes, trials).proportion_ci(method="wilson").
+test.each([
+  [0, 10, 0, 0.27753279986288926],
+  [10, 10, 0.7224672001371109, 1],
+  [8, 10, 0.4901624715366418, 0.9433178485456248],
+  [298, 300, 0.9760224167496929, 0.9981698516420883],
+  [139, 144, 0.9212970800343208, 0.9850792576242422],
+  [1, 1, 0.20654931437723745, 1],
+])("%i successes of %i tasks: Wilson's interval is scipy's", (successes, trials, low, high) => {
+  const samples = Array.from({ length: trials }, (_, index) => ({
+    run: 0,
+    index,
+    reward: index < successes ? 1 : 0.5,
+  }));
+  const { successInterval } = statisticsOf(samples);
+  expect(successInterval![0]).toBeCloseTo(low, 12);
+  expect(successInterval![1]).toBeCloseTo(high, 12);
+});
+
+test("tasks played several times count once each: 2 of 2 tasks and 20 runs is no surer than one run", () => {
+  const samples = [0, 1].flatMap((index) => Array.from({ length: 20 }, (_, run) => ({ run, index, reward: 1 })));
+  expect(statisticsOf(samples).successInterval).toEqual(wilsonInterval(1, 2));
+});
+
+test("rewards outside of 0 to 1 have an interval there", () => {
+  const [low, high] = statisticsOf([-3, -1].map((reward, index) => ({ run: 0, index, reward }))).interval!;
+  expect(low).toBeCloseTo(-2 - 1.959964, 5);
+  expect(high).toBeCloseTo(-2 + 1.959964, 5);
+});
+
+test("intervals of rewards in 0 to 1 never leave it, and hold the rate", () => {
+  fc.assert(
+    fc.property(fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 2, maxLength: 40 }), (rewards) => {
+      const samples = rewards.map((reward, index) => ({ run: 0, index, reward }));
+      const { successInterval, interval } = statisticsOf(samples);
+      for (const [low, high] of [successInterval!, interval!]) {
+        expect(low).toBeGreaterThanOrEqual(0);
+        expect(high).toBeLessThanOrEqual(1);
+      }
+      const rate = rewards.filter((reward) => reward >= 1).length / rewards.length;
+      expect(successInterval![0]).toBeLessThanOrEqual(rate + 1e-12);
+      expect(successInterval![1]).toBeGreaterThanOrEqual(rate - 1e-12);
+    }),
+  );
 });
 
 test("a task whose environment failed once counts with the runs that it has", () => {

@@ -1,7 +1,7 @@
 /** Evaluations against a real endpoint and a user's real environment: what is counted, retried, written and resumed. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -299,12 +299,29 @@ describe("a controller's workers", () => {
       // The worker has told the controller of itself.
       while ([...controller.registry.tasks()].length === 0) await new Promise((resolve) => setImmediate(resolve));
       const there = await play("there", { task: "kg-std", controller: { url } });
-      expect(there.report).toMatchObject({ task: "kg-std", split: "data", success: here.report.success });
+      expect(there.report).toMatchObject({ task: "kg-std", success: here.report.success, levels: here.report.levels });
+      expect(there.report).not.toHaveProperty("split");
       expect(there.report.endReasons).toEqual(here.report.endReasons);
       expect(there.said).toEqual(here.said);
       // The model knows the task, so that what is compared is not twelve failures.
       expect(here.report.success).toBeGreaterThan(0.3);
       expect(here.said.size).toBe(12);
+
+      // The header says of the tasks what the wire tells, and no more; the levels are the worker's.
+      const out = join(folder, "there.jsonl");
+      const [header] = lines(out) as unknown as [{ settings: Record<string, unknown> }];
+      expect(Object.keys(header.settings).sort()).toEqual(
+        ["controller", "indicesHash", "model", "policy", "runs", "seed", "task", "tasks"].sort(),
+      );
+      expect(header.settings).toMatchObject({ task: "kg-std", controller: url, tasks: 12 });
+
+      // Killed in the middle of its sixth episode, and resumed: the rest is played, and all is as before.
+      const whole = readFileSync(out, "utf8").split("\n");
+      writeFileSync(out, `${whole.slice(0, 6).join("\n")}\n${whole[6]!.slice(0, 40)}`);
+      const resumed = await play("there", { task: "kg-std", controller: { url }, resume: true });
+      expect(resumed.said).toEqual(here.said);
+      expect(resumed.report).toEqual(there.report);
+      expect(readFileSync(out, "utf8").startsWith(`${whole.slice(0, 6).join("\n")}\n`)).toBe(true);
     } finally {
       await worker.close();
       await close();
@@ -328,7 +345,7 @@ describe("the command line", () => {
         "3",
         "--api-key-env",
         "MY_KEY",
-        "--set-env",
+        "--setting",
         "greeting=Find",
       ],
       { env: { ...process.env, MY_KEY: "k" }, stdio: ["ignore", "pipe", "inherit"] },

@@ -17,6 +17,15 @@ export function taskOfName(name: string): NamedTask {
   return { environment: name, split: "eval" };
 }
 
+/**
+ * The name that a worker registers by default: "dbbench" is dbbench-std, as the protocol calls the evaluation split; a file's
+ * task is called as the file.
+ */
+export function wireName(task: string): string {
+  if (isModulePath(task)) return task.replace(/^.*[/\\]/, "").replace(/\.\w+$/, "");
+  return Object.keys(suffixes).some((suffix) => task.endsWith(suffix)) ? task : `${task}-std`;
+}
+
 /** Sessions at once and turns per episode of the five tasks, as the original deploys them. */
 const deployed: Readonly<Record<string, { concurrency: number; maxTurns: number }>> = {
   alfworld: { concurrency: 16, maxTurns: 20 },
