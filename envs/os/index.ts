@@ -23,6 +23,7 @@ const MAX_TURNS = 8;
 const SHOWN = 800;
 /** Seconds for a script that prepares the machine: some wait a minute. */
 const PREPARE_SECONDS = 120;
+const SHELL_GONE = "The machine's shell is gone: bash, or what it needs, was removed. No script can be run any more.";
 /** The oracle and the checks have a shell of their own. */
 const judging = { fresh: true, outputBytes: 1 << 20 };
 /** A tool's argument beyond this is refused: no script of a task comes near it. */
@@ -55,8 +56,9 @@ export class OsSession extends ToolSession {
     for (const script of this.task.init) {
       // A sample's own script may end in a failing command: only one that cannot be run at all is a fault.
       const result = await this.#run(script, { fresh: true, timeoutMs: PREPARE_SECONDS * 1000 });
-      if (result.exitCode === MISSING_SCRIPT || result.timedOut) {
-        throw new Error(`the machine could not be prepared: ${result.stderr || "time ran out"}`);
+      if (result.exitCode === MISSING_SCRIPT || result.timedOut || result.shellGone) {
+        const why = result.shellGone ? SHELL_GONE : result.stderr || "time ran out";
+        throw new Error(`the machine could not be prepared: ${why}`);
       }
     }
     if (this.task.start !== null) await this.#run(this.task.start);
@@ -90,7 +92,9 @@ export class OsSession extends ToolSession {
       const content = `The script has ${script.length} characters; at most ${MOST_SCRIPT} are allowed.`;
       return { content, failed: true };
     }
-    return { content: shown(await this.#run(script), this.#settings.timeout) };
+    const result = await this.#run(script);
+    if (result.shellGone) return { content: `${SHELL_GONE} You can still answer or finish.`, failed: true };
+    return { content: shown(result, this.#settings.timeout) };
   }
 
   #run(script: string, options: Partial<RunOptions> = {}): Promise<RunResult> {
@@ -104,7 +108,10 @@ export class OsSession extends ToolSession {
     for (const check of judge.check) {
       if (check === null) {
         // The oracle's output is what the next check compares with.
-        expected = (await this.#run(example ?? "", judging)).stdout;
+        const result = await this.#run(example ?? "", judging);
+        // Without a shell no oracle prints anything: an empty answer must not agree with that.
+        if (result.shellGone) return 0;
+        expected = result.stdout;
       } else if ("compare" in check) {
         if (!compare(check.compare, answer, expected)) return 0;
       } else if ("equals" in check) {

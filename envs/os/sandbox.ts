@@ -21,6 +21,8 @@ export interface RunResult {
   timedOut: boolean;
   /** Output was thrown away at the output limit. */
   cut: boolean;
+  /** The script was not run: earlier ones have removed the machine's shell, or what it needs. */
+  shellGone?: true;
 }
 
 export interface Sandbox {

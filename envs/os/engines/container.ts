@@ -11,7 +11,7 @@ import { AgentRLError } from "../../../src/errors.ts";
 import type { OsSettings } from "../engine.ts";
 import { initialEnvironment, type RunOptions, type RunResult, type Sandbox, type SandboxEngine } from "../sandbox.ts";
 import { Kept, KILLED, MOST_PRINTED } from "./capture.ts";
-import { shellCommand } from "./shell.ts";
+import { orShellGone, shellCommand } from "./shell.ts";
 
 const LABEL = "agentrl.os.owner";
 const LIFETIME_SECONDS = 6 * 3600;
@@ -199,7 +199,7 @@ class ContainerSandbox implements Sandbox {
       result = await this.#execute(command, timeoutMs, outputBytes);
     }
     if (result.timedOut || result.cut) await this.#killAll();
-    return result;
+    return orShellGone(result, (probe) => this.#execute(probe, timeoutMs, 0));
   }
 
   /** Kills all but the first process, and waits until that has been done. */

@@ -13,7 +13,7 @@ import type { OsSettings } from "../engine.ts";
 import { initialEnvironment, type RunOptions, type RunResult, type Sandbox, type SandboxEngine } from "../sandbox.ts";
 import { capture } from "./capture.ts";
 import { type ControlGroup, makeControlGroup, removeOrphans } from "./cgroup.ts";
-import { shellCommand } from "./shell.ts";
+import { orShellGone, shellCommand } from "./shell.ts";
 
 const setup = fileURLToPath(new URL("namespace.sh", import.meta.url));
 /** MiB that a machine may write to its files. */
@@ -157,7 +157,7 @@ class NamespaceSandbox implements Sandbox {
       result = await this.#enter(command, { outputBytes, limitMs: timeoutMs });
     }
     if (result.timedOut) await this.#group.kill();
-    return result;
+    return orShellGone(result, (probe) => this.#enter(probe, { outputBytes: 0, limitMs: timeoutMs }));
   }
 
   /** Runs a command on the machine, under its limits. */

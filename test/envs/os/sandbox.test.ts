@@ -141,7 +141,9 @@ describe.each(engines)("%s", (name, options) => {
         expect((await run(`ls ${process.cwd()}`, 5000, other)).exitCode).not.toBe(0);
         await run("rm -rf --no-preserve-root / 2>/dev/null", 5000, other);
         const after = await run("echo on", 5000, other);
-        expect(typeof after.exitCode).toBe("number");
+        // Memory has no programs to remove.
+        if (name === "embedded") expect(after.stdout).toBe("on\n");
+        else expect(after).toMatchObject({ shellGone: true, stdout: "", stderr: "" });
         expect(existsSync(marker)).toBe(true);
         expect(existsSync(join(import.meta.dirname, "sandbox.test.ts"))).toBe(true);
       } finally {
@@ -149,6 +151,52 @@ describe.each(engines)("%s", (name, options) => {
       }
       expect((await run("echo on")).stdout).toBe("on\n");
     }));
+
+  test("status 127 of a script's own is not the end of the shell", () =>
+    fresh(async (other) => {
+      const result = await run("nosuchprogram", 5000, other);
+      expect(result.exitCode).toBe(127);
+      expect(result.stderr).toContain("nosuchprogram");
+      expect(result).not.toHaveProperty("shellGone");
+    }));
+
+  // On real machines bash itself, and what leads to it, can be removed one by one.
+  test.runIf(name !== "embedded").each(["bash", "timeout"])(
+    "%s removed: the policy is told in plain words",
+    async (program) => {
+      const env = createOs(options);
+      const session = await env.start("eval", 0, 1);
+      const say = async (tool: string, args: Record<string, string>) =>
+        session.step({ text: "", calls: [{ id: "0", name: tool, arguments: args }] });
+      try {
+        await say("bash_action", { script: `rm -f /bin/${program} /usr/bin/${program}` });
+        const { messages, done } = await say("bash_action", { script: "ls" });
+        expect(messages[0]!.content).toBe(
+          "The machine's shell is gone: bash, or what it needs, was removed. No script can be run any more. " +
+            "You can still answer or finish.",
+        );
+        expect(done).toBe(false);
+        // Not an environment's fault, but the policy's own doing.
+        expect(await say("answer_action", { answer: "" })).toMatchObject({
+          done: true,
+          endReason: "completed",
+          reward: 0,
+        });
+        expect(existsSync(`/usr/bin/${program}`)).toBe(true);
+      } finally {
+        await session.close();
+        await env.close();
+      }
+    },
+  );
+
+  test.runIf(name !== "embedded")("without mkdir, cat and grep a script's output is its own alone", () =>
+    fresh(async (other) => {
+      await run("rm -f /usr/bin/mkdir /usr/bin/cat /usr/bin/grep /bin/mkdir /bin/cat /bin/grep", 5000, other);
+      await run("cd /tmp", 5000, other);
+      expect(await run("pwd", 5000, other)).toMatchObject({ stdout: "/tmp\n", stderr: "", exitCode: 0 });
+    }),
+  );
 
   test("the host's files, by links, by .. and by their names", async () => {
     const folder = mkdtempSync(join(homedir(), ".agentrl-secret-"));
