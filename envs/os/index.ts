@@ -158,6 +158,8 @@ export function createOs(options: EnvironmentOptions = {}): Environment {
     name: "os",
     tools,
     maxTurns: MAX_TURNS,
+    // A start takes as long as its script; a turn's scripts are given much less.
+    stepTimeoutMs: (PREPARE_SECONDS + settings.timeout) * 1000,
     split: (name) => source.split(name),
     level: (split, index) => source.task(split, index).level,
     async start(split, index) {
