@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Starts the CLI: inside a clone the TypeScript sources (through tsx), in a published package the compiled ones.
+// Starts the CLI: the TypeScript sources (through tsx), in a clone and in the package alike; without them the compiled ones.
 import { existsSync } from "node:fs";
 
 const [major, minor] = process.versions.node.split(".").map(Number);
