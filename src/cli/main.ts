@@ -11,6 +11,7 @@ import { addController } from "./controller.ts";
 import { addDemo } from "./demo.ts";
 import { addDoctor } from "./doctor.ts";
 import { addEval } from "./eval.ts";
+import { addExperiment } from "./experiment.ts";
 import { addInit } from "./init.ts";
 import { addReplay } from "./replay.ts";
 import { addSft } from "./sft.ts";
@@ -38,6 +39,7 @@ export async function main(args: readonly string[]): Promise<number> {
   const commands = [
     addTrain,
     addEval,
+    addExperiment,
     addSft,
     addReplay,
     addInit,

@@ -8,6 +8,7 @@ import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
 import { parameterLayout } from "../model/parameters.ts";
+import { mostSlots } from "../shm/weight-board.ts";
 import { lossFormula } from "./method.ts";
 import { passSize } from "./training-options.ts";
 
@@ -39,8 +40,9 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
   const maxLag = maxLagOf(config);
   const { rollout } = config;
   const layout = parameterLayout(model);
-  // The versions that live tokens may carry, the one being written, and one that a slow reader still holds.
-  const boardSlots = maxLag + 4;
+  // The versions that live tokens may carry, the one being written, and one that a slow reader still holds. Beyond what
+  // a board can hold, tokens of the oldest versions are trained but not compared.
+  const boardSlots = Math.min(maxLag + 4, mostSlots);
   const largestRecord = rollout.contextLimit * recordBytesPerToken + 4096;
   const pages = conversationsOf(config) * Math.ceil(rollout.contextLimit / ATTENTION_BLOCK);
   return {

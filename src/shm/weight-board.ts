@@ -8,6 +8,9 @@ import { type BoardHandle, guard, type HoldFields, shm } from "./native.ts";
 import { checkName, unlink, unlinkAtExit } from "./segment.ts";
 import { type Waiting, WaitQueue, type Woken } from "./wait-queue.ts";
 
+/** Slots that a board can have (native/shm/board.h). */
+export const mostSlots = 64;
+
 /** A slot of the board and the memory it is. */
 export interface BoardSlot {
   readonly slot: number;
@@ -74,7 +77,7 @@ export class WeightBoard {
       throw new AgentRLError("SHARED_MEMORY", "not a shape for a weight board", {
         where: `weight board ${name}`,
         got: `${slots} slots of ${bytes} bytes`,
-        expected: "2 to 64 slots of a positive multiple of 4 bytes",
+        expected: `2 to ${mostSlots} slots of a positive multiple of 4 bytes`,
       });
     }
     const handle = guard(`weight board ${name}`, () => shm.boardCreate(name, slots, bytes));

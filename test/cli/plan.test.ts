@@ -25,6 +25,19 @@ function dryRun(overrides: object): string {
   return formatPlan({ ...planRun(config, model), config, availableMemory: 2 ** 30 });
 }
 
+describe("the weight board of a run", () => {
+  it.each([
+    [2, 6],
+    [60, 64],
+    // A board has at most 64 slots; an unbounded lag is trained all the same.
+    [5000, 64],
+  ])("has for a lag of %i at most %i slots", (maxLag, slots) => {
+    const tasks = [{ name: "kg" }];
+    const config = trainSchema.parse({ model: { path: "m" }, steps: 20, tasks, staleness: { maxLag } });
+    expect(planRun(config, model).boardSlots).toBe(slots);
+  });
+});
+
 describe("the dry run", () => {
   it("says what the config comes to, the memory in parts and the loss in force", () => {
     const text = dryRun({ rollout: { processes: 2, groupSize: 4, groupsPerStep: 6 }, staleness: { maxLag: 3 } });
