@@ -101,7 +101,7 @@ export function mean(values: readonly number[]): number {
   return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function standardDeviation(values: readonly number[]): number {
+export function standardDeviation(values: readonly number[]): number {
   const centre = mean(values);
   return Math.sqrt(values.reduce((sum, value) => sum + (value - centre) ** 2, 0) / (values.length - 1));
 }
