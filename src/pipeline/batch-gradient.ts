@@ -129,8 +129,12 @@ function assertFinite(items: readonly Packed[], tokens: ScoredTokens, { loss, dL
   const bad = dLogProbs.findIndex((slope, t) => !Number.isFinite(slope) || !Number.isFinite(dEntropies[t]!));
   if (bad < 0 && Number.isFinite(loss)) return;
   const at = Math.max(bad, 0);
-  const item = tokens.offsets.findLastIndex((start) => start <= at);
-  const { task, index, group, sample } = items[Math.min(item, items.length - 1)]!.trajectory;
+  const trajectories = [...new Set(items.map((item) => item.trajectory))];
+  const item = Math.min(
+    tokens.offsets.findLastIndex((start) => start <= at),
+    trajectories.length - 1,
+  );
+  const { task, index, group, sample } = trajectories[item]!;
   const { logProbs, behaviour, advantages } = tokens;
   throw new AgentRLError("NOT_FINITE", "The loss is not finite; the weights were left as they were.", {
     where: `${task} ${index}, group ${group}, sample ${sample}, sampled token ${at - tokens.offsets[item]!}`,

@@ -4,11 +4,13 @@
  * order is the caller's, so the same trajectories give the same bits.
  */
 import { type PackedBatch, sharesPrefixes, type TrainLimits } from "../model/packed-batch.ts";
-import type { Trajectory } from "./trajectory.ts";
+import { rowsOf, type Trajectory } from "./trajectory.ts";
 
-/** What a trajectory contributes: rows up to the one that predicts its last sampled token. */
+/** What a context of a trajectory contributes: rows up to the one that predicts its last sampled token. */
 export interface Packed {
   trajectory: Trajectory;
+  /** Offset of the context's first token: 0, but where the agent's history was edited. */
+  start: number;
   /** Rows fed; what follows the last sampled token teaches nothing and is left out. */
   rows: number;
   /** Sampled tokens scored, `scored` first in order. */
@@ -24,11 +26,6 @@ export interface MicroBatch {
   batch: PackedBatch;
 }
 
-/** Index of the last sampled token, or -1. */
-function lastSampled(trajectory: Trajectory): number {
-  return trajectory.sampled.lastIndexOf(1);
-}
-
 export function sampledCount(trajectory: Trajectory): number {
   let count = 0;
   for (const flag of trajectory.sampled) count += flag;
@@ -37,7 +34,8 @@ export function sampledCount(trajectory: Trajectory): number {
 
 /**
  * Splits trajectories, in order, into packed batches of at most `maxRows` rows and `maxSpread` attention rows; with
- * `maxSpread` no more than `maxRows`, nothing is shared. `limit` cuts how many sampled tokens of a trajectory are scored
+ * `maxSpread` no more than `maxRows`, nothing is shared. A trajectory is never split over two batches, also where it is
+ * of several contexts: objectives may weigh it as a whole. `limit` cuts how many sampled tokens of a trajectory are scored
  * (for the mismatch check: those of one version); default all.
  */
 export function packMicroBatches(
@@ -57,54 +55,71 @@ export function packMicroBatches(
     rows = 0;
     spread = 0;
   };
-  for (const trajectory of trajectories) {
-    const item = measure(trajectory, limit?.(trajectory));
-    if (item.scored === 0) continue;
-    let prefix = share ? longestPrefix(items, trajectory) : noPrefix;
-    if (rows + item.rows - prefix.rows > maxRows || spread + item.rows > maxSpread) {
-      flush();
-      prefix = noPrefix;
+  const place = (contexts: readonly Measured[]) => {
+    const placed: Packed[] = [];
+    const after = { rows, spread };
+    for (const context of contexts) {
+      const before = placed.length === 0 ? items : [...items, ...placed];
+      const prefix = share ? longestPrefix(before, context) : noPrefix;
+      placed.push({ ...context, prefix });
+      after.rows += context.rows - prefix.rows;
+      after.spread += context.rows;
     }
-    items.push({ ...item, prefix });
-    rows += item.rows - prefix.rows;
-    spread += item.rows;
+    return { placed, ...after };
+  };
+  for (const trajectory of trajectories) {
+    const contexts = measure(trajectory, limit?.(trajectory));
+    let next = place(contexts);
+    if (items.length > 0 && (next.rows > maxRows || next.spread > maxSpread)) {
+      flush();
+      next = place(contexts);
+    }
+    items.push(...next.placed);
+    rows = next.rows;
+    spread = next.spread;
   }
   flush();
   return batches;
 }
 
-/** The item of the same group that begins with most of the tokens that `trajectory` begins with. */
-function longestPrefix(items: readonly Packed[], trajectory: Trajectory): Packed["prefix"] {
+/** The item of the same group that begins with most of the tokens that `context` begins with. */
+function longestPrefix(items: readonly Packed[], context: Measured): Packed["prefix"] {
   let longest = noPrefix;
-  const most = promptRows(trajectory);
-  for (const [item, { trajectory: other }] of items.entries()) {
-    if (other.group !== trajectory.group) continue;
+  const { trajectory, start } = context;
+  const most = promptRows(context);
+  for (const [item, other] of items.entries()) {
+    if (other.trajectory.group !== trajectory.group) continue;
     const end = Math.min(most, promptRows(other));
     let rows = 0;
-    while (rows < end && other.tokens[rows] === trajectory.tokens[rows]) rows++;
+    while (rows < end && other.trajectory.tokens[other.start + rows] === trajectory.tokens[start + rows]) rows++;
     if (rows > longest.rows) longest = { item, rows };
   }
   return longest;
 }
 
 /** Rows before the one that predicts the first sampled token: none of them is scored. */
-function promptRows(trajectory: Trajectory): number {
-  return Math.max(trajectory.sampled.indexOf(1) - 1, 0);
+function promptRows({ trajectory, start }: Measured): number {
+  return Math.max(trajectory.sampled.indexOf(1, start) - start - 1, 0);
 }
 
-function measure(trajectory: Trajectory, limit?: number): Omit<Packed, "prefix"> {
-  if (limit === undefined) {
-    const last = lastSampled(trajectory);
-    return { trajectory, rows: Math.max(last, 0), scored: last < 0 ? 0 : sampledCount(trajectory) };
+type Measured = Omit<Packed, "prefix">;
+
+/** The contexts with a token to score. */
+function measure(trajectory: Trajectory, limit = Number.POSITIVE_INFINITY): Measured[] {
+  const contexts: Measured[] = [];
+  let left = limit;
+  for (const [start, end] of rowsOf(trajectory)) {
+    let scored = 0;
+    let rows = 0;
+    for (let i = start; i < end && scored < left; i++) {
+      if (trajectory.sampled[i] !== 1) continue;
+      scored++;
+      rows = i - start;
+    }
+    left -= scored;
+    if (scored > 0) contexts.push({ trajectory, start, rows, scored });
   }
-  let scored = 0;
-  let rows = 0;
-  for (let i = 0; i < trajectory.tokens.length && scored < limit; i++) {
-    if (trajectory.sampled[i] !== 1) continue;
-    scored++;
-    rows = i;
-  }
-  return { trajectory, rows, scored };
+  return contexts;
 }
 
 function pack(items: readonly Packed[], rows: number, spread: number): PackedBatch {
@@ -118,18 +133,18 @@ function pack(items: readonly Packed[], rows: number, spread: number): PackedBat
   let row = 0;
   let at = 0;
   for (let s = 0; s < items.length; s++) {
-    const { trajectory, rows: length, prefix } = items[s]!;
-    const start = offsets[s]!;
-    offsets[s + 1] = start + length;
+    const { trajectory, start, rows: length, prefix } = items[s]!;
+    const first = offsets[s]!;
+    offsets[s + 1] = first + length;
     const shared = offsets[prefix.item]!;
-    source.copyWithin(start, shared, shared + prefix.rows);
+    source.copyWithin(first, shared, shared + prefix.rows);
     for (let i = prefix.rows; i < length; i++, row++) {
-      tokens[row] = trajectory.tokens[i]!;
-      source[start + i] = row;
+      tokens[row] = trajectory.tokens[start + i]!;
+      source[first + i] = row;
       // Token i + 1 is predicted by the hidden state of row i. A first token cannot have been sampled.
-      if (trajectory.sampled[i + 1] !== 1) continue;
+      if (trajectory.sampled[start + i + 1] !== 1) continue;
       scoredRows[at] = row;
-      targets[at] = trajectory.tokens[i + 1]!;
+      targets[at] = trajectory.tokens[start + i + 1]!;
       temperatures[at] = trajectory.temperature > 0 ? trajectory.temperature : 1;
       at++;
     }
@@ -142,17 +157,24 @@ function pack(items: readonly Packed[], rows: number, spread: number): PackedBat
 export function gatherScored(items: readonly Packed[], value: (trajectory: Trajectory, token: number) => number) {
   const out = new Float32Array(items.reduce((sum, item) => sum + item.scored, 0));
   let at = 0;
-  for (const { trajectory, rows } of items) {
-    for (let i = 1; i <= rows; i++) {
+  for (const { trajectory, start, rows } of items) {
+    for (let i = start + 1; i <= start + rows; i++) {
       if (trajectory.sampled[i] === 1) out[at++] = value(trajectory, i);
     }
   }
   return out;
 }
 
-/** [items + 1] first scored token of each trajectory of a micro-batch, in the order of its `targets`. */
+/**
+ * [trajectories + 1] first scored token of each trajectory of a micro-batch, in the order of its `targets`: the contexts of
+ * one trajectory lie side by side and are one.
+ */
 export function scoredOffsets(items: readonly Packed[]): Uint32Array {
-  const offsets = new Uint32Array(items.length + 1);
-  for (const [i, { scored }] of items.entries()) offsets[i + 1] = offsets[i]! + scored;
-  return offsets;
+  const offsets = [0];
+  let at = 0;
+  for (const [i, { trajectory, scored }] of items.entries()) {
+    at += scored;
+    if (items[i + 1]?.trajectory !== trajectory) offsets.push(at);
+  }
+  return Uint32Array.from(offsets);
 }

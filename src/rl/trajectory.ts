@@ -1,6 +1,7 @@
 /**
  * The record of one episode: five parallel arrays, one entry a token, appended to and never rewritten. Text is never
- * rendered twice: what the policy saw is exactly `tokens`, and the loss mask is exactly `sampled`.
+ * rendered twice: what the policy saw is exactly `tokens`, and the loss mask is exactly `sampled`. An agent that edits its
+ * history goes on in a new row of the same record: however many rows, it is one trajectory and weighs as one.
  */
 import type { EndReason } from "../env/environment.ts";
 
@@ -41,6 +42,12 @@ export interface Trajectory {
   /** [n] oldest weight version among the keys and values in the token's context. */
   oldestVersion: Uint32Array;
 
+  /**
+   * Where the agent's history was edited: token offsets at which a new context begins, ascending, the first above 0. What
+   * stands before such an offset is not seen by what follows it. Absent: one context, seen from its start.
+   */
+  rowStarts?: number[];
+
   temperature: number;
   turns: Turn[];
   /** Sum of the turns' rewards as the environment gave them. */
@@ -49,4 +56,10 @@ export interface Trajectory {
   metrics: Record<string, number>;
   /** Milliseconds. */
   timings: { total: number; environment: number; generation: number };
+}
+
+/** Token offsets [start, end) of the contexts of a trajectory, in order. */
+export function rowsOf({ tokens, rowStarts = [] }: Trajectory): [start: number, end: number][] {
+  const starts = [0, ...rowStarts];
+  return starts.map((start, row) => [start, starts[row + 1] ?? tokens.length]);
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { gatherScored, packMicroBatches, sampledCount } from "../../src/rl/batch.ts";
+import { gatherScored, packMicroBatches, sampledCount, scoredOffsets } from "../../src/rl/batch.ts";
 import type { Trajectory } from "../../src/rl/trajectory.ts";
 import { trajectory } from "./trajectories.ts";
 
@@ -94,6 +94,44 @@ describe("packMicroBatches", () => {
           for (const row of scoredRows) expect(users.get(row)).toHaveLength(1);
           expect([...users.keys()].sort((a, b) => a - b)).toEqual([...tokens.keys()]);
           for (const group of users.values()) expect(new Set(group.map((one) => one.group)).size).toBe(1);
+        }
+      }),
+    );
+  });
+
+  it("packs every context of an edited history by itself, and all of a trajectory's into one micro-batch", () => {
+    const rows = fc.array(fc.array(fc.constantFrom(0, 1), { minLength: 1, maxLength: 9 }), {
+      minLength: 1,
+      maxLength: 4,
+    });
+    fc.assert(
+      fc.property(fc.array(rows, { minLength: 1, maxLength: 6 }), fc.integer({ min: 40, max: 90 }), (all, maxRows) => {
+        const trajectories = all.map((masks, sample) => {
+          // A first token of a context is never sampled.
+          const one = trajectory({ mask: masks.flatMap((mask) => [0, ...mask]), sample });
+          const ends = masks.map((_, row) => masks.slice(0, row + 1).reduce((sum, mask) => sum + mask.length + 1, 0));
+          return { ...one, rowStarts: ends.slice(0, -1) };
+        });
+        const seen = new Map<Trajectory, number[]>();
+        const batchesOf = new Map<Trajectory, Set<number>>();
+        for (const [b, { items, batch }] of packMicroBatches(trajectories, { maxRows }).entries()) {
+          expect(batch.tokens.length).toBeLessThanOrEqual(maxRows);
+          const together = items.map((item) => item.trajectory).filter((one, i, list) => one !== list[i - 1]);
+          expect(scoredOffsets(items).length).toBe(together.length + 1);
+          for (const [s, { trajectory: one, start }] of items.entries()) {
+            const [from, to] = [batch.offsets[s]!, batch.offsets[s + 1]!];
+            expect([0, ...one.rowStarts!]).toContain(start);
+            expect([...batch.tokens.subarray(from, to)]).toEqual([...one.tokens.subarray(start, start + to - from)]);
+            const places = [...batch.scoredRows]
+              .filter((row) => row >= from && row < to)
+              .map((row) => row - from + start + 1);
+            seen.set(one, [...(seen.get(one) ?? []), ...places]);
+            batchesOf.set(one, (batchesOf.get(one) ?? new Set()).add(b));
+          }
+        }
+        for (const one of trajectories) {
+          expect(seen.get(one) ?? []).toEqual([...one.sampled.keys()].filter((i) => one.sampled[i] === 1));
+          expect(batchesOf.get(one)?.size ?? 1).toBe(1);
         }
       }),
     );
