@@ -46,16 +46,46 @@ const klSchema = z
   })
   .describe("Penalty for leaving the reference: `model.path`.");
 
+const criticSchema = z
+  .strictObject({
+    lr: z.number().gt(0).max(1).default(1e-3).describe("Learning rate of the critic's head, constant."),
+    trunk: z
+      .enum(["detached", "shared"])
+      .default("detached")
+      .describe(
+        "detached: the head reads the policy's hidden states as they are. shared: the value loss also shapes the policy's layers, which lets them carry what the critic needs and adds a gradient that is not the policy's.",
+      ),
+    coefficient: positive().default(0.1).describe("Weight of the value loss in the policy's layers (trunk shared)."),
+  })
+  .describe("The critic of gae-turn and gae-token: a linear head on the policy's last hidden state.");
+
 export const algorithmSchema = z
   .strictObject({
     advantage: z
-      .enum(["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "gigpo"])
+      .enum(["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "gigpo", "gae-turn", "gae-token"])
       .default("grpo")
       .describe(
-        "grpo: reward less the group's mean, over its spread (arXiv 2402.03300). dr-grpo: without the spread (2503.20783). rloo: less the mean of the others (2402.14740). reinforce++: over the batch's mean and spread; -baseline: less the group's mean first (2501.03262). gigpo: turns that answered the same state are compared as well (2505.10978).",
+        "grpo: reward less the group's mean, over its spread (arXiv 2402.03300). dr-grpo: without the spread (2503.20783). rloo: less the mean of the others (2402.14740). reinforce++: over the batch's mean and spread; -baseline: less the group's mean first (2501.03262). gigpo: turns that answered the same state are compared as well (2505.10978). gae-turn, gae-token: against a critic's values, over turns or tokens (1506.02438).",
       ),
-    normalizeStd: z.boolean().default(true).describe("Divide advantages by their standard deviation (grpo, gigpo)."),
-    gamma: z.number().min(0).max(1).default(0.95).describe("Discount per turn (gigpo)."),
+    normalizeStd: z
+      .boolean()
+      .default(true)
+      .describe(
+        "Divide advantages by their standard deviation (grpo, gigpo); bring those of a batch to mean 0 and spread 1 (gae).",
+      ),
+    gamma: z
+      .number()
+      .min(0)
+      .max(1)
+      .optional()
+      .describe("Discount per turn (gigpo 0.95, gae-turn 1) or per token (gae-token 1)."),
+    lambda: z
+      .number()
+      .min(0)
+      .max(1)
+      .optional()
+      .describe("How far an advantage looks beyond the critic's next value (gae-turn 0.95, gae-token 1)."),
+    critic: criticSchema.prefault({}),
     omega: z.number().min(0).default(1).describe("Weight of the step level beside the episode's (gigpo)."),
     taskNormalization: z
       .enum(["off", "on", "paper"])
@@ -119,6 +149,9 @@ export const decoupling: readonly Correction[] = ["decoupled", "token-tis", "seq
 const capped: readonly Correction[] = ["decoupled", "token-tis", "sequence-tis"];
 const banded: readonly Correction[] = ["icepop", "sequence-mask", "geometric-mask"];
 
+/** Advantages that a group of one has as well: they compare with the batch, or with a critic. */
+const alone: readonly AlgorithmConfig["advantage"][] = ["reinforce++", "gae-turn", "gae-token"];
+
 type Field = keyof AlgorithmConfig;
 /** Options of the objective's trust region, by objective. */
 const trustRegion: Partial<Record<Field, readonly AlgorithmConfig["objective"][]>> = {
@@ -133,8 +166,10 @@ const trustRegion: Partial<Record<Field, readonly AlgorithmConfig["objective"][]
   ratioCap: ["dppo"],
 };
 const ofAdvantage: Partial<Record<Field, readonly AlgorithmConfig["advantage"][]>> = {
-  normalizeStd: ["grpo", "gigpo"],
-  gamma: ["gigpo"],
+  normalizeStd: ["grpo", "gigpo", "gae-turn", "gae-token"],
+  gamma: ["gigpo", "gae-turn", "gae-token"],
+  lambda: ["gae-turn", "gae-token"],
+  critic: ["gae-turn", "gae-token"],
   omega: ["gigpo"],
 };
 const ofCorrection: Record<string, readonly Correction[]> = {
@@ -172,6 +207,11 @@ export const algorithmNoEffect: readonly NoEffectRule<Config>[] = [
     why: `it belongs to algorithm.advantage ${advantages.join(", ")}`,
   })),
   {
+    path: "algorithm.critic.coefficient",
+    when: ({ algorithm }) => algorithm.critic.trunk === "detached",
+    why: "algorithm.critic.trunk is detached: nothing of the value loss reaches the policy's layers",
+  },
+  {
     path: "algorithm.correction",
     when: ({ mode }) => mode === "sync",
     why: `mode is sync: ${onPolicy} without a correction`,
@@ -190,7 +230,7 @@ export const algorithmNoEffect: readonly NoEffectRule<Config>[] = [
 
 export function algorithmConflicts({ algorithm, rollout }: Config): Conflict[] {
   const conflicts: Conflict[] = [];
-  if (rollout.groupSize === 1 && algorithm.advantage !== "reinforce++") {
+  if (rollout.groupSize === 1 && !alone.includes(algorithm.advantage)) {
     conflicts.push({
       path: "rollout.groupSize",
       what: `A group of one episode cannot be trained with algorithm.advantage ${algorithm.advantage}: it is compared with the others of its group.`,

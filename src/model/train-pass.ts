@@ -31,6 +31,7 @@ import {
   ropeTable,
 } from "./transformer.ts";
 import { finishLayerBackward, projectionsBackward } from "./transformer-backward.ts";
+import type { ValueHead } from "./value-head.ts";
 import type { ComputeWeights, Weights } from "./weights.ts";
 
 /** The rows of one sequence are distinct, so positions never pass the number of rows. */
@@ -102,6 +103,14 @@ export function trainSpreadPlan(config: ModelConfig, limits: TrainLimits) {
   return sharesPrefixes(limits) ? spreadPlan(config, { maxRows, maxSpread }) : null;
 }
 
+/** Of the loss, by what the forward pass gave: [scored] each. */
+export interface Derivatives {
+  dLogProbs: Float32Array;
+  dEntropies: Float32Array;
+  /** For a pass with a value head; absent: the head gets no gradient. */
+  dValues?: Float32Array;
+}
+
 type LayerBuffers = Buffers<ReturnType<typeof trainLayerPlan>>;
 type SharedBuffers = Buffers<ReturnType<typeof trainSharedPlan>>;
 
@@ -112,10 +121,12 @@ export class TrainPass {
   readonly #layers: LayerBuffers[];
   readonly #shared: SharedBuffers;
   readonly #spread: SpreadBuffers | null;
+  readonly #valueHead: ValueHead | null;
   /** Sizes of the forward pass whose activations are held; undefined when there is none to go back through. */
   #pending: (AttentionRows & { scored: number }) | undefined;
 
-  constructor(device: Device, config: ModelConfig, limits: TrainLimits) {
+  /** With a `valueHead`, which stays the caller's, passes give values as well. */
+  constructor(device: Device, config: ModelConfig, limits: TrainLimits, valueHead: ValueHead | null = null) {
     const { maxRows, maxScored, maxSpread = maxRows } = limits;
     if (!(maxScored >= 1 && maxScored <= maxRows && maxRows <= maxSpread)) {
       throw new AgentRLError("PIPELINE", "The limits of a training pass do not fit together.", {
@@ -127,6 +138,7 @@ export class TrainPass {
     this.#device = device;
     this.#config = config;
     this.#limits = limits;
+    this.#valueHead = valueHead;
     this.#shared = allocateBuffers(device, trainSharedPlan(config, limits), "train");
     const spread = trainSpreadPlan(config, limits);
     this.#spread = spread && allocateBuffers(device, spread, "train.spread");
@@ -137,14 +149,14 @@ export class TrainPass {
   }
 
   /**
-   * Log-probability of each target (log-softmax over the whole vocabulary at its temperature) and entropy in nats,
-   * [scored] each. Drops the activations of an earlier forward pass.
+   * Log-probability of each target (log-softmax over the whole vocabulary at its temperature), entropy in nats, and the
+   * value head's value, [scored] each; no values without a head. Drops the activations of an earlier forward pass.
    * @throws AgentRLError PIPELINE when the batch is malformed or over the limits.
    */
   async forward(
     weights: ComputeWeights,
     batch: PackedBatch,
-  ): Promise<{ logProbs: Float32Array; entropies: Float32Array }> {
+  ): Promise<{ logProbs: Float32Array; entropies: Float32Array; values: Float32Array }> {
     const device = this.#device;
     const config = this.#config;
     const shared = this.#shared;
@@ -154,7 +166,8 @@ export class TrainPass {
     const scored = batch.scoredRows.length;
     const pending = { rows, spread, sequences: batch.offsets.length - 1, offsets: shared.offsets, scored };
     this.#pending = pending;
-    if (scored === 0) return { logProbs: new Float32Array(0), entropies: new Float32Array(0) };
+    const none = new Float32Array(0);
+    if (scored === 0) return { logProbs: none, entropies: none, values: none };
 
     device.write(shared.tokens, batch.tokens);
     device.write(shared.positions, layout.positions);
@@ -192,8 +205,12 @@ export class TrainPass {
     normOutput(device, config, weights, { residual: output, hidden, invRms: outputInvRms, rows: scored });
     const head = headShape(config, weights, hidden, scored);
     device.headLogProb({ ...head, targets, temperatures, logProbs, entropies, lse: headLse });
-    const read = await Promise.all([device.readF32(logProbs, scored), device.readF32(entropies, scored)]);
-    return { logProbs: read[0], entropies: read[1] };
+    const read = await Promise.all([
+      device.readF32(logProbs, scored),
+      device.readF32(entropies, scored),
+      this.#valueHead?.forward(hidden, scored) ?? none,
+    ]);
+    return { logProbs: read[0], entropies: read[1], values: read[2] };
   }
 
   /**
@@ -201,11 +218,7 @@ export class TrainPass {
    * each. `weights` must be those of that forward pass.
    * @throws AgentRLError PIPELINE without a forward pass to go back through, or when lengths differ.
    */
-  async backward(
-    weights: ComputeWeights,
-    derivatives: { dLogProbs: Float32Array; dEntropies: Float32Array },
-    grads: Weights,
-  ): Promise<void> {
+  async backward(weights: ComputeWeights, derivatives: Derivatives, grads: Weights): Promise<void> {
     const pending = this.#pending;
     this.#pending = undefined;
     if (pending === undefined) {
@@ -215,10 +228,11 @@ export class TrainPass {
       });
     }
     const { rows, scored } = pending;
-    if (derivatives.dLogProbs.length !== scored || derivatives.dEntropies.length !== scored) {
+    const { dLogProbs, dEntropies, dValues } = derivatives;
+    if ([dLogProbs, dEntropies, dValues].some((slopes) => slopes !== undefined && slopes.length !== scored)) {
       throw new AgentRLError("PIPELINE", "The loss's derivatives do not fit the forward pass.", {
         where: "TrainPass.backward",
-        got: { dLogProbs: derivatives.dLogProbs.length, dEntropies: derivatives.dEntropies.length },
+        got: { dLogProbs: dLogProbs.length, dEntropies: dEntropies.length, dValues: dValues?.length },
         expected: `${scored} of each, one for a scored row`,
       });
     }
@@ -298,12 +312,7 @@ export class TrainPass {
   }
 
   /** Leaves the gradient of the last layer's output in `dScored`. */
-  #headBackward(
-    weights: ComputeWeights,
-    derivatives: { dLogProbs: Float32Array; dEntropies: Float32Array },
-    grads: Weights,
-    scored: number,
-  ): void {
+  #headBackward(weights: ComputeWeights, derivatives: Derivatives, grads: Weights, scored: number): void {
     const device = this.#device;
     const { targets, temperatures, headLse: lse, entropies, hidden, dHidden, dLogProbs, dEntropies } = this.#shared;
     device.write(dLogProbs, derivatives.dLogProbs);
@@ -319,6 +328,7 @@ export class TrainPass {
       dHidden,
       dWeight: grads.head,
     });
+    if (derivatives.dValues !== undefined) this.#valueHead?.backward(hidden, derivatives.dValues, dHidden, scored);
     device.rmsNormBackward({
       x: this.#shared.output,
       weight: weights.finalNorm,

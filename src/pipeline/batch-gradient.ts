@@ -9,25 +9,38 @@ import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { TrainPass } from "../model/train-pass.ts";
+import { ValueHead } from "../model/value-head.ts";
 import { type ComputeWeights, loadCompute, Weights } from "../model/weights.ts";
-import type { Advantages, Sample } from "../rl/advantages/estimator.ts";
+import type { Sample } from "../rl/advantages/estimator.ts";
 import { gatherScored, type MicroBatch, type Packed, packMicroBatches, scoredOffsets } from "../rl/batch.ts";
+import { ExplainedVariance, type ValueLoss, valueLoss } from "../rl/objectives/value.ts";
 import { trainedReward } from "../rl/rewards.ts";
 import { tokenScales } from "../rl/token-scales.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import { type LossPart, type Method, methodOf, type ScoredTokens } from "./method.ts";
+import { type Estimate, type LossPart, type Method, methodOf, needsCritic, type ScoredTokens } from "./method.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { passSize } from "./training-options.ts";
 
 /** What a batch's gradient says of itself. */
 export type GradientMetrics = Pick<
   StepMetrics,
-  "loss" | "entropy" | "ratio" | "clipFraction" | "maskFraction" | "kl" | "trainedTokens" | "zeroVarianceGroups"
+  | "loss"
+  | "entropy"
+  | "ratio"
+  | "clipFraction"
+  | "maskFraction"
+  | "kl"
+  | "valueLoss"
+  | "explainedVariance"
+  | "trainedTokens"
+  | "zeroVarianceGroups"
 >;
 
 export class BatchGradient {
   /** Holds the gradient after `compute`. */
   readonly grads: Weights;
+  /** The critic, where the method has one; holds its own gradient after `compute`. */
+  readonly critic: ValueHead | null;
   readonly #device: Device;
   readonly #config: TrainConfig;
   readonly #method: Method;
@@ -39,7 +52,11 @@ export class BatchGradient {
     this.#device = device;
     this.#config = config;
     this.#method = methodOf(config.algorithm);
-    this.#pass = new TrainPass(device, model, passSize(config));
+    const size = passSize(config);
+    this.critic = needsCritic(config.algorithm)
+      ? new ValueHead(device, model, { maxScored: size.maxScored, trunk: trunkShare(config.algorithm.critic) })
+      : null;
+    this.#pass = new TrainPass(device, model, size, this.critic);
     this.grads = Weights.allocate(device, model, "gradients");
     this.#reference = this.#method.needsReference ? loadReference(device, config.model.path) : null;
   }
@@ -53,22 +70,28 @@ export class BatchGradient {
     const samples = groups.map((group) =>
       group.map((trajectory): Sample => ({ trajectory, reward: trainedReward(trajectory, incompletePenalty) })),
     );
-    const advantages = this.#method.advantages(samples);
     const trajectories = groups.flat();
+    const values = this.critic === null ? null : await this.#values(weights, trajectories);
+    const estimate = this.#method.estimate(samples, values);
+    const { advantages } = estimate;
     const silent = new Set(trajectories.filter((one) => advantages.get(one)!.every((advantage) => advantage === 0)));
     const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !silent.has(one));
     const scales = tokenScales(active, lossMean);
 
     this.#device.fill(this.grads.arena, 0);
-    const sums = { loss: 0, clipped: 0, masked: 0, ratio: 0, entropy: 0, kl: 0, tokens: 0 };
+    this.critic?.zeroGradients();
+    const explained = new ExplainedVariance();
+    const sums = { loss: 0, clipped: 0, masked: 0, ratio: 0, entropy: 0, kl: 0, value: 0, tokens: 0 };
     for (const micro of packMicroBatches(active, passSize(this.#config))) {
       const reference = await this.#referenceLogProbs(micro);
-      const { logProbs, entropies } = await this.#pass.forward(weights, micro.batch);
-      const recorded = gather(micro.items, advantages, scales);
+      const { logProbs, entropies, values } = await this.#pass.forward(weights, micro.batch);
+      const recorded = gather(micro.items, estimate, scales);
       const tokens = { logProbs, entropies, ...recorded, ...(reference && { reference }) };
       const out = this.#method.loss(tokens, version);
       assertFinite(micro.items, tokens, out);
-      await this.#pass.backward(weights, out, this.grads);
+      const critic = this.#criticLoss(micro.items, values, estimate, explained);
+      await this.#pass.backward(weights, { ...out, ...(critic && { dValues: critic.dValues }) }, this.grads);
+      sums.value += critic?.loss ?? 0;
       sums.loss += out.loss;
       sums.clipped += out.clipped;
       sums.masked += out.masked;
@@ -87,9 +110,48 @@ export class BatchGradient {
       clipFraction: mean(sums.clipped, 0),
       maskFraction: mean(sums.masked, 0),
       kl: this.#reference === null ? null : mean(sums.kl, 0),
+      valueLoss: this.critic === null ? null : sums.value,
+      explainedVariance: this.critic === null ? null : explained.value,
       trainedTokens: sums.tokens,
       zeroVarianceGroups: groups.filter((group) => group.every((one) => silent.has(one))).length,
     };
+  }
+
+  /** The critic's word on every state that a token was sampled in, before anything of the batch is trained. */
+  async #values(weights: ComputeWeights, trajectories: readonly Trajectory[]): Promise<Map<Trajectory, Float32Array>> {
+    const values = new Map(trajectories.map((one) => [one, new Float32Array(one.tokens.length)]));
+    for (const { items, batch } of packMicroBatches(trajectories, passSize(this.#config))) {
+      const said = (await this.#pass.forward(weights, batch)).values;
+      let at = 0;
+      gatherScored(items, (trajectory, i) => {
+        values.get(trajectory)![i] = said[at]!;
+        return said[at++]!;
+      });
+      await nextTurn();
+    }
+    return values;
+  }
+
+  #criticLoss(
+    items: readonly Packed[],
+    values: Float32Array,
+    { returns, valueScales }: Estimate,
+    explained: ExplainedVariance,
+  ): ValueLoss | null {
+    if (returns === undefined || valueScales === undefined) return null;
+    const targets = gatherScored(items, (trajectory, i) => returns.get(trajectory)![i]!);
+    const shares = gatherScored(items, (trajectory, i) => valueScales.get(trajectory)![i]!);
+    const out = valueLoss(values, targets, shares);
+    if (!Number.isFinite(out.loss)) {
+      throw new AgentRLError("NOT_FINITE", "The critic's loss is not finite; the weights were left as they were.", {
+        where: `groups ${[...new Set(items.map((item) => item.trajectory.group))].join(", ")}`,
+        got: `loss ${out.loss}`,
+        expected: "a finite number",
+        hint: "Lower algorithm.critic.lr, or look for a reward that is out of proportion.",
+      });
+    }
+    explained.add(values, targets, shares);
+    return out;
   }
 
   /** [n] log-probabilities of the batch's targets under the reference; undefined without one. */
@@ -104,7 +166,7 @@ export class BatchGradient {
 /** What the record and the estimator say of a micro-batch's scored tokens. */
 function gather(
   items: readonly Packed[],
-  advantages: Advantages,
+  { advantages }: Estimate,
   scales: ReadonlyMap<Trajectory, number>,
 ): Omit<ScoredTokens, "logProbs" | "entropies" | "reference"> {
   return {
@@ -115,6 +177,10 @@ function gather(
     versions: Uint32Array.from(gatherScored(items, (trajectory, i) => trajectory.version[i]!)),
     offsets: scoredOffsets(items),
   };
+}
+
+function trunkShare({ trunk, coefficient }: TrainConfig["algorithm"]["critic"]): number {
+  return trunk === "shared" ? coefficient : 0;
 }
 
 /** The model that the run began with, also after a resume. */

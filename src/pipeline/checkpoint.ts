@@ -20,6 +20,7 @@ import { z } from "zod";
 import { AgentRLError } from "../errors.ts";
 import { type ModelText, saveModelFolder } from "../model/files.ts";
 import { openSafetensors, writeSafetensors } from "../model/safetensors.ts";
+import type { ValueHeadState } from "../model/value-head.ts";
 
 const stateSchema = z.strictObject({
   format: z.literal(1),
@@ -38,9 +39,12 @@ export interface CheckpointContent {
   model: ModelText;
   tensors: Map<string, { shape: number[]; data: Float32Array }>;
   optimizer: { m: Float32Array; v: Float32Array };
+  /** Where the method has one. */
+  critic?: ValueHeadState;
 }
 
 const latestFile = "latest";
+const criticFile = "critic.safetensors";
 
 /** Folder of the newest checkpoint, or null. */
 export function latestCheckpoint(folder: string): string | null {
@@ -68,6 +72,14 @@ export function writeCheckpoint(folder: string, content: CheckpointContent, keep
         ["v", { shape: [content.optimizer.v.length], data: content.optimizer.v }],
       ]),
     );
+    if (content.critic !== undefined) {
+      const { weights, m, v } = content.critic;
+      const vectors = Object.entries({ weights, m, v });
+      writeSafetensors(
+        join(temporary, criticFile),
+        new Map(vectors.map(([name, data]) => [name, { shape: [data.length], data }])),
+      );
+    }
     writeFileSync(join(temporary, "state.json"), `${JSON.stringify(content.state, null, 2)}\n`, { flush: true });
     syncTree(temporary);
     rmSync(target, { recursive: true, force: true });
@@ -98,6 +110,7 @@ export function readCheckpoint(folder: string): {
   state: CheckpointState;
   modelFolder: string;
   optimizer: { m: Float32Array; v: Float32Array };
+  critic?: ValueHeadState;
 } {
   const file = join(folder, "state.json");
   let state: CheckpointState;
@@ -115,7 +128,18 @@ export function readCheckpoint(folder: string): {
   const tensors = openSafetensors(join(folder, "optimizer.safetensors"));
   try {
     const optimizer = { m: tensors.read("m").data, v: tensors.read("v").data };
-    return { state, modelFolder: join(folder, "model"), optimizer };
+    const critic = readCritic(join(folder, criticFile));
+    return { state, modelFolder: join(folder, "model"), optimizer, ...(critic && { critic }) };
+  } finally {
+    tensors.close();
+  }
+}
+
+function readCritic(file: string): ValueHeadState | null {
+  if (!existsSync(file)) return null;
+  const tensors = openSafetensors(file);
+  try {
+    return { weights: tensors.read("weights").data, m: tensors.read("m").data, v: tensors.read("v").data };
   } finally {
     tensors.close();
   }

@@ -13,6 +13,7 @@ import { decodeTrajectory, encodeTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { BatchGradient, type GradientMetrics } from "./batch-gradient.ts";
 import { readCheckpoint } from "./checkpoint.ts";
+import { loadCritic } from "./learner-state.ts";
 import { openDevice, resolveDevice } from "./open-device.ts";
 import { passSize } from "./training-options.ts";
 
@@ -62,13 +63,14 @@ export function readFailedBatch(file: string): FailedBatch {
  */
 export async function replayFailedBatch(file: string): Promise<GradientMetrics & { gradNorm: number }> {
   const { config, checkpoint, groups } = readFailedBatch(file);
-  const { state, modelFolder } = readCheckpoint(checkpoint);
+  const { state, modelFolder, critic } = readCheckpoint(checkpoint);
   const model = loadModelFolder(modelFolder);
   const rows = { train: passSize(config).maxRows, decode: 0 };
   const device = await openDevice(await resolveDevice(config), config.learner.threads, { config: model.config, rows });
   const weights = loadCompute(device, model, "weights");
   model.tensors.close();
   const gradient = new BatchGradient(device, model.config, config);
+  loadCritic(gradient, critic, checkpoint);
   const metrics = await gradient.compute(weights, groups, state.step);
   const gradNorm = Math.sqrt(await device.sumSquares(gradient.grads.arena, gradient.grads.layout.length));
   device.destroy();

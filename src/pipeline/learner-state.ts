@@ -10,6 +10,7 @@ import { loadModelFolder, type ModelFolder, type ModelText } from "../model/file
 import { AdamW } from "../model/optimizer.ts";
 import { packTensors, unpackTensors } from "../model/parameters.ts";
 import { learningRate } from "../model/schedule.ts";
+import type { ValueHeadState } from "../model/value-head.ts";
 import { VersionChecksums } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
@@ -49,9 +50,10 @@ export class LearnerState {
     this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
 
     if (setup.resume !== null) {
-      const { state, optimizer } = readCheckpoint(setup.resume);
+      const { state, optimizer, critic } = readCheckpoint(setup.resume);
       assertCheckpointFits(state, setup);
       this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
+      loadCritic(this.#gradient, critic, setup.resume);
       this.step = state.step;
       this.trainedGroups = fromRanges(state.trainedGroups);
     }
@@ -114,15 +116,22 @@ export class LearnerState {
   async #update(lr: number): Promise<{ gradNorm: number; checksum: string }> {
     const slot = this.#board.beginWrite();
     const { weights } = this.#current;
-    const { maxGradNorm } = this.#config.optimizer;
+    const { maxGradNorm, beta1, beta2, eps } = this.#config.optimizer;
+    const { critic } = this.#gradient;
     let gradNorm: number;
+    let norm: number;
     try {
+      norm = (await critic?.gradientNorm()) ?? 0;
       ({ gradNorm } = await this.#current.advance(slot, (out) =>
         this.#optimizer.step({ weights, out, grads: this.#gradient.grads, lr, maxGradNorm }),
       ));
     } catch (error) {
       this.#board.abort(slot);
       throw error;
+    }
+    if (critic !== null) {
+      const { lr } = this.#config.algorithm.critic;
+      critic.step({ lr, beta1, beta2, eps, norm, maxGradNorm, step: this.step + 1 });
     }
     const checksum = this.#board.checksum(slot.data);
     this.step++;
@@ -135,6 +144,7 @@ export class LearnerState {
   /** Writes a checkpoint and returns its folder. */
   async save(trainedGroups: [number, number][]): Promise<string> {
     const { step, m, v } = await this.#optimizer.state();
+    const critic = await this.#gradient.critic?.state();
     return writeCheckpoint(
       this.#setup.checkpoints,
       {
@@ -150,10 +160,24 @@ export class LearnerState {
         model: this.#model,
         tensors: unpackTensors(this.#model.config, this.#current.data),
         optimizer: { m, v },
+        ...(critic && { critic }),
       },
       this.#config.checkpoint.keep,
     );
   }
+}
+
+/** @throws AgentRLError "CHECKPOINT" when the method has a critic and the checkpoint has none. */
+export function loadCritic(gradient: BatchGradient, critic: ValueHeadState | undefined, checkpoint: string): void {
+  if (gradient.critic === null) return;
+  if (critic === undefined) {
+    throw new AgentRLError("CHECKPOINT", "The checkpoint has no critic", {
+      where: checkpoint,
+      expected: "critic.safetensors, which a run with algorithm.advantage gae-turn or gae-token writes",
+      hint: "start a new run from the checkpoint's model folder",
+    });
+  }
+  gradient.critic.load(critic);
 }
 
 /** @throws AgentRLError "CHECKPOINT" when the checkpoint was written under another config. */

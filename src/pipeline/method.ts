@@ -1,8 +1,9 @@
 /** The learning method of a config: which advantages, which loss, and both as formulas for --dry-run. */
 import { type AlgorithmConfig, decoupling } from "../config/algorithm.ts";
 import type { TrainConfig } from "../config/train.ts";
+import * as actorCritic from "../rl/advantages/actor-critic.ts";
 import * as drGrpo from "../rl/advantages/dr-grpo.ts";
-import type { Estimator } from "../rl/advantages/estimator.ts";
+import type { Estimator, Sample } from "../rl/advantages/estimator.ts";
 import * as gigpo from "../rl/advantages/gigpo.ts";
 import * as grpo from "../rl/advantages/grpo.ts";
 import * as reinforcePlusPlus from "../rl/advantages/reinforce-plus-plus.ts";
@@ -25,6 +26,7 @@ import * as kl from "../rl/objectives/kl.ts";
 import type { Objective, Penalty, TokenBatch } from "../rl/objectives/objective.ts";
 import * as ppo from "../rl/objectives/ppo.ts";
 import * as sapo from "../rl/objectives/sapo.ts";
+import type { Trajectory } from "../rl/trajectory.ts";
 
 /** The scored tokens of a micro-batch, before a correction. */
 export interface ScoredTokens extends Omit<TokenBatch, "proximal" | "weights"> {
@@ -48,8 +50,17 @@ export interface LossPart {
   klSum: number;
 }
 
+/** What a batch's samples are trained with: without a critic, advantages alone. */
+export type Estimate = Pick<actorCritic.CriticEstimate, "advantages"> & Partial<actorCritic.CriticEstimate>;
+
+/** Values by trajectory, [n] parallel to its tokens. */
+export type Values = ReadonlyMap<Trajectory, Float32Array>;
+
 export interface Method {
-  advantages: Estimator;
+  /** @param values the critic's, where one is needed. */
+  estimate(groups: readonly (readonly Sample[])[], values: Values | null): Estimate;
+  /** A critic's values are needed first. */
+  needsCritic: boolean;
   /** A reference policy's log-probabilities are needed. */
   needsReference: boolean;
   /** A trajectory whose advantages are all 0 has a gradient nevertheless. */
@@ -68,9 +79,11 @@ export function methodOf(algorithm: AlgorithmConfig): Method {
   if (needsReference) penalties.push(kl.kl(klOptions));
   if (entropyBonus > 0) penalties.push(entropy.entropy({ coefficient: entropyBonus }));
   return {
-    advantages: advantagesOf(algorithm).create,
+    estimate: advantagesOf(algorithm).create,
+    needsCritic: needsCritic(algorithm),
     needsReference,
-    trainsSilent: penalties.length > 0,
+    // A critic learns from every episode.
+    trainsSilent: penalties.length > 0 || needsCritic(algorithm),
     loss: (tokens, version) => {
       const { logProbs, behaviour, entropies, reference, versions } = tokens;
       const proximal = !decouples
@@ -124,8 +137,22 @@ export function lossFormula(config: TrainConfig): string {
     ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
     ...(klOptions.coefficient > 0 ? [`${kl.distance}; π_ref: model.path`] : []),
     ...advantagesOf(algorithm).formula,
+    ...criticFormula(algorithm),
     `r    = the environment's reward, ${incompletePenalty} where the policy did not complete`,
   ].join("\n");
+}
+
+function criticFormula(algorithm: AlgorithmConfig): string[] {
+  if (!needsCritic(algorithm)) return [];
+  const { trunk, coefficient } = algorithm.critic;
+  const share = algorithm.lossMean === "trajectory" ? "1 / (M K_i)" : "1 / Σ K_i";
+  const asked = algorithm.advantage === "gae-turn" ? "turns" : "sampled tokens";
+  return [
+    `V_k  = w·h_k + b, trained by ½ Σ_k u_k (V_k - R_k)², R_k = A_k + V_k a constant, u_k = ${share}: K_i ${asked} in k's trajectory`,
+    trunk === "shared"
+      ? `       its gradient goes on into the policy's layers, times ${coefficient}`
+      : "       its gradient ends at the head: the policy's layers do not get it",
+  ];
 }
 
 interface Chosen<T> {
@@ -173,20 +200,49 @@ function correctionOf(correction: AlgorithmConfig["correction"]): Chosen<Correct
   }
 }
 
-function advantagesOf(algorithm: AlgorithmConfig): { create: Estimator; formula: string[] } {
+function advantagesOf(algorithm: AlgorithmConfig): { create: Method["estimate"]; formula: string[] } {
   const { create, formula } = estimatorOf(algorithm);
-  if (algorithm.taskNormalization === "off") return { create, formula: [formula] };
+  if (algorithm.taskNormalization === "off") return { create, formula };
   const options = { paper: algorithm.taskNormalization === "paper" };
   return {
-    create: taskNormalization.taskNormalization(create, options),
-    formula: [formula, taskNormalization.formula(options)],
+    create: (groups, values) => {
+      const estimate = create(groups, values);
+      return {
+        ...estimate,
+        advantages: taskNormalization.taskNormalization(() => estimate.advantages, options)(groups),
+      };
+    },
+    formula: [...formula, taskNormalization.formula(options)],
   };
 }
 
-function estimatorOf({ advantage, normalizeStd, gamma, omega }: AlgorithmConfig): Chosen<Estimator> {
+/** Whether the method has a critic. */
+export function needsCritic({ advantage }: AlgorithmConfig): boolean {
+  return advantage === "gae-turn" || advantage === "gae-token";
+}
+
+function estimatorOf(algorithm: AlgorithmConfig): { create: Method["estimate"]; formula: string[] } {
+  const { advantage, normalizeStd, omega, lossMean } = algorithm;
+  if (advantage === "gae-turn" || advantage === "gae-token") {
+    const level = advantage === "gae-turn" ? "turn" : "token";
+    const options = { ...given(algorithm, "gamma", "lambda"), whiten: normalizeStd };
+    const estimate = actorCritic.actorCritic(level, options);
+    return {
+      create: (groups, values) => estimate(groups, values!, lossMean),
+      formula: actorCritic.formula(level, options),
+    };
+  }
+  const { create, formula } = withoutCritic(advantage, { normalizeStd, omega, ...given(algorithm, "gamma") });
+  return { create: (groups) => ({ advantages: create(groups) }), formula: [formula] };
+}
+
+function withoutCritic(
+  advantage: Exclude<AlgorithmConfig["advantage"], "gae-turn" | "gae-token">,
+  options: { normalizeStd: boolean; omega: number; gamma?: number },
+): Chosen<Estimator> {
   switch (advantage) {
     case "grpo":
-      return chosen(grpo.grpo, grpo.formula, { normalizeStd });
+      return chosen(grpo.grpo, grpo.formula, { normalizeStd: options.normalizeStd });
     case "dr-grpo":
       return { create: drGrpo.drGrpo(), formula: drGrpo.formula() };
     case "rloo":
@@ -196,7 +252,7 @@ function estimatorOf({ advantage, normalizeStd, gamma, omega }: AlgorithmConfig)
     case "reinforce++-baseline":
       return chosen(reinforcePlusPlus.reinforcePlusPlus, reinforcePlusPlus.formula, { baseline: "group" });
     case "gigpo":
-      return chosen(gigpo.gigpo, gigpo.formula, { normalizeStd, gamma, omega });
+      return chosen(gigpo.gigpo, gigpo.formula, options);
   }
 }
 

@@ -31,6 +31,9 @@ export interface StepMetrics {
   maskFraction: number;
   /** Mean log π − log π_ref over the trained tokens, nats; null without a KL penalty. */
   kl: number | null;
+  /** ½ Σ u (V − R)², and the share of the returns' variance that the critic explains; null without a critic. */
+  valueLoss: number | null;
+  explainedVariance: number | null;
   gradNorm: number;
   lr: number;
   /** Sampled tokens in the batch, and those that carried gradient. */
