@@ -5,6 +5,7 @@ import type { TrainConfig } from "../config/train.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { availableMemory, formatBytes } from "../model/memory.ts";
 import { planRun, type RunPlan } from "../pipeline/plan.ts";
+import { checkPool } from "../pipeline/pool-models.ts";
 import { percent, table } from "./options.ts";
 
 export interface DryRun extends RunPlan {
@@ -17,6 +18,7 @@ export interface DryRun extends RunPlan {
 export async function planTraining(config: TrainConfig): Promise<DryRun> {
   const model = loadModelFolder(config.model.path);
   model.tensors.close();
+  checkPool(config, model);
   return { ...planRun(config, model.config), config, availableMemory: availableMemory() };
 }
 

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
+import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema, policiesField } from "./cross-policy.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import {
   count,
@@ -13,7 +14,7 @@ import {
   path,
   seedField,
   taskConflicts,
-  tasksField,
+  taskSchema,
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
@@ -94,6 +95,11 @@ const evaluationSchema = z
   })
   .describe("Evaluations on held-out tasks.");
 
+const tasksField = z
+  .array(taskSchema.extend({ policies: policiesField }))
+  .min(1)
+  .describe("The tasks trained on together.");
+
 export const trainSchema = z
   .strictObject({
     model: modelSchema,
@@ -107,6 +113,7 @@ export const trainSchema = z
     webgpu: webgpuSection,
     tasks: tasksField,
     rollout: rolloutSchema.prefault({}),
+    crossPolicy: crossPolicySchema.optional(),
     algorithm: algorithmSchema.prefault({}),
     optimizer: optimizerSchema.prefault({}),
     learner: learnerSchema.prefault({}),
@@ -128,6 +135,7 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
     why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
   },
   ...algorithmNoEffect,
+  ...crossPolicyNoEffect,
   {
     path: "tasks.*.weight",
     when: (c) => c.tasks.length === 1,
@@ -153,7 +161,11 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
 /** Values that are each in range but do not go together. */
 export function trainConflicts(config: TrainConfig): Conflict[] {
   const { rollout } = config;
-  const conflicts = [...taskConflicts(config.tasks), ...algorithmConflicts(config)];
+  const conflicts = [
+    ...taskConflicts(config.tasks),
+    ...algorithmConflicts(config),
+    ...crossPolicyConflicts(config),
+  ];
   if (rollout.maxSequences < rollout.groupSize) {
     conflicts.push({
       path: "rollout.maxSequences",

@@ -30,6 +30,7 @@ import {
 } from "./messages.ts";
 import { resolveDevice } from "./open-device.ts";
 import { maxLagOf, planRun } from "./plan.ts";
+import { checkPool } from "./pool-models.ts";
 import { recordSession } from "./run-record.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { levelsOf, ofLevels, taskMix } from "./task-mix.ts";
@@ -180,6 +181,7 @@ class Run {
     const modelFolder = checkpoint?.modelFolder ?? config.model.path;
     const model = loadModelFolder(modelFolder);
     model.tensors.close();
+    checkPool(config, model);
     const plan = planRun(config, model.config);
     assertFitsMemory(plan.memory);
     const device = await resolveDevice(config);
@@ -216,6 +218,7 @@ class Run {
       ring: `/agentrl-${id}-ring`,
       board: `/agentrl-${id}-board`,
       modelFolder,
+      firstVersion: this.#coordinator.version,
       resume: from,
       checkpoints,
       configHash: configHash(config),
