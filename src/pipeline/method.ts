@@ -30,8 +30,8 @@ import type { Trajectory } from "../rl/trajectory.ts";
 
 /** The scored tokens of a micro-batch, before a correction. */
 export interface ScoredTokens extends Omit<TokenBatch, "proximal" | "weights"> {
-  /** [n] weight version that sampled each token. */
-  versions: Uint32Array;
+  /** [n] weight version that sampled each token; -Infinity for a policy that is none of the run's versions. */
+  versions: ArrayLike<number>;
 }
 
 export interface LossPart {

@@ -15,10 +15,12 @@ export type LossMean = "trajectory" | "token";
 export function tokenScales(active: readonly Trajectory[], mean: LossMean): Map<Trajectory, number> {
   const counts = active.map(sampledCount);
   const tokens = counts.reduce((sum, count) => sum + count, 0);
+  // An episode whose turns were all taken by an endpoint has no token that could carry gradient.
+  const carrying = counts.filter((count) => count > 0).length;
   return new Map(
     active.map((trajectory, i) => [
       trajectory,
-      mean === "token" ? 1 / tokens : counts[i] === 0 ? 0 : 1 / (active.length * counts[i]!),
+      counts[i] === 0 ? 0 : mean === "token" ? 1 / tokens : 1 / (carrying * counts[i]!),
     ]),
   );
 }
