@@ -1,5 +1,6 @@
 /** The section `algorithm`: how advantages, objective and off-policy correction are chosen, and which option belongs to which. */
 import { z } from "zod";
+import { filtersSchema } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 
 const positive = () => z.number().gt(0);
@@ -125,6 +126,7 @@ export const algorithmSchema = z
     ratioCap: positive().default(20).describe("Largest importance weight (dppo)."),
     correction: correctionSchema.prefault({}),
     kl: klSchema.prefault({}),
+    filters: filtersSchema,
     entropyBonus: z.number().min(0).default(0).describe("Weight of the mean token entropy in the objective."),
     incompletePenalty: z
       .number()

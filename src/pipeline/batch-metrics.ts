@@ -1,22 +1,25 @@
 /** The part of a step's metrics that describes its episodes: per task and over all. */
-import { sampledCount } from "../rl/batch.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import type { StepMetrics, TaskMetrics } from "./step-metrics.ts";
 
-/** @param version weights that the batch trains: lag is counted from it. */
+/**
+ * @param version weights that the batch trains: lag is counted from it.
+ * @param gradientShares of the tasks that have a gradient.
+ */
 export function batchMetrics(
   trajectories: readonly Trajectory[],
   version: number,
+  gradientShares: Readonly<Record<string, number>>,
 ): Pick<StepMetrics, "tasks" | "reward" | "sampledTokens" | "meanLag" | "maxLag"> {
   const byTask = new Map<string, Trajectory[]>();
   for (const trajectory of trajectories) {
     byTask.set(trajectory.task, [...(byTask.get(trajectory.task) ?? []), trajectory]);
   }
+  const lag = lagOf(trajectories, version);
   const tasks: Record<string, TaskMetrics> = {};
   for (const [task, episodes] of [...byTask].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    tasks[task] = taskMetrics(episodes, version);
+    tasks[task] = taskMetrics(episodes, version, { tokens: lag.tokens, gradientShare: gradientShares[task] ?? 0 });
   }
-  const lag = lagOf(trajectories, version);
   return {
     tasks,
     reward: mean(trajectories.map((trajectory) => trajectory.reward)),
@@ -26,7 +29,11 @@ export function batchMetrics(
   };
 }
 
-function taskMetrics(episodes: readonly Trajectory[], version: number): TaskMetrics {
+function taskMetrics(
+  episodes: readonly Trajectory[],
+  version: number,
+  { tokens, gradientShare }: { tokens: number; gradientShare: number },
+): TaskMetrics {
   const lag = lagOf(episodes, version);
   const turns = episodes.flatMap((episode) => episode.turns);
   const endReasons: TaskMetrics["endReasons"] = {};
@@ -35,7 +42,9 @@ function taskMetrics(episodes: readonly Trajectory[], version: number): TaskMetr
     episodes: episodes.length,
     reward: mean(episodes.map((episode) => episode.reward)),
     success: mean(episodes.map((episode) => (episode.reward >= 1 ? 1 : 0))),
-    sampledTokens: episodes.reduce((sum, episode) => sum + sampledCount(episode), 0),
+    sampledTokens: lag.tokens,
+    tokenShare: tokens > 0 ? lag.tokens / tokens : 0,
+    gradientShare,
     meanLag: lag.mean,
     maxLag: lag.max,
     turns: turns.length / Math.max(1, episodes.length),

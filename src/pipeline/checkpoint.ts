@@ -30,6 +30,14 @@ const stateSchema = z.strictObject({
   trainedGroups: z.array(z.tuple([z.int(), z.int()])),
   optimizerStep: z.int().min(0),
   checksum: z.string(),
+  /** Where task weights change during the run. */
+  sampling: z
+    .strictObject({
+      epochs: z.array(z.tuple([z.int().min(0), z.array(z.number())])),
+      averages: z.array(z.strictObject({ fast: z.number(), slow: z.number() }).nullable()),
+      issued: z.int().min(0),
+    })
+    .optional(),
 });
 
 export type CheckpointState = z.output<typeof stateSchema>;

@@ -1,6 +1,7 @@
 /** The learning method of a config: which advantages, which loss, and both as formulas for --dry-run. */
 import { type AlgorithmConfig, decoupling } from "../config/algorithm.ts";
 import type { TrainConfig } from "../config/train.ts";
+import { algorithmOf, hasOwnAdvantage } from "../config/train-tasks.ts";
 import * as actorCritic from "../rl/advantages/actor-critic.ts";
 import * as drGrpo from "../rl/advantages/dr-grpo.ts";
 import type { Estimator, Sample } from "../rl/advantages/estimator.ts";
@@ -112,7 +113,7 @@ export function methodOf(algorithm: AlgorithmConfig): Method {
 /** The loss in force, with its constants. */
 export function lossFormula(config: TrainConfig): string {
   const { algorithm, rollout } = config;
-  const { correction, kl: klOptions, entropyBonus, incompletePenalty, lossMean } = algorithm;
+  const { correction, kl: klOptions, entropyBonus } = algorithm;
   const cut = rollout.topK > 0 || rollout.topP < 1 || rollout.minP > 0;
   const corrects = correction.method !== "none";
   const decouples = decoupling.includes(correction.method);
@@ -131,15 +132,54 @@ export function lossFormula(config: TrainConfig): string {
             : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions",
         ]
       : []),
-    lossMean === "trajectory"
-      ? "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's"
-      : "w_t  = 1 / N: N sampled tokens that carry gradient",
+    ...weightFormula(config),
     ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
     ...(klOptions.coefficient > 0 ? [`${kl.distance}; π_ref: model.path`] : []),
     ...advantagesOf(algorithm).formula,
+    ...config.tasks.filter(hasOwnAdvantage).flatMap((task) => {
+      const { formula } = advantagesOf(algorithmOf(algorithm, task));
+      return formula.map((line) => line.replace(/^A +/, `A of ${task.name} `));
+    }),
     ...criticFormula(algorithm),
-    `r    = the environment's reward, ${incompletePenalty} where the policy did not complete`,
+    ...rewardFormula(config),
   ].join("\n");
+}
+
+/** How much a token weighs, and which are left out. */
+function weightFormula({ algorithm, tasks, rollout }: TrainConfig): string[] {
+  const { lossMean, filters, kl: klOptions, entropyBonus } = algorithm;
+  const all =
+    filters.zeroVariance === "keep" || klOptions.coefficient > 0 || entropyBonus > 0 || needsCritic(algorithm);
+  const counted = all ? "of the batch" : "that carry gradient";
+  const weighted = tasks.some((task) => task.lossWeight !== tasks[0]!.lossWeight);
+  const weights = tasks.map((task) => `${task.name} ${task.lossWeight}`).join(", ");
+  const { maxFactor } = filters.dynamicSampling;
+  const most = Math.floor(maxFactor * rollout.groupsPerStep + 1e-9);
+  return [
+    lossMean === "trajectory"
+      ? weighted
+        ? `w_t  = c / (|o_i| Σ c): c the loss weight of t's task (${weights}), Σ over the trajectories ${counted}, |o_i| sampled tokens in t's`
+        : `w_t  = 1 / (M |o_i|): M trajectories ${counted}, |o_i| sampled tokens in t's`
+      : weighted
+        ? `w_t  = c / Σ c: c the loss weight of t's task (${weights}), Σ over the sampled tokens ${counted}`
+        : `w_t  = 1 / N: N sampled tokens ${counted}`,
+    ...(filters.overlong === "mask"
+      ? ["       episodes that the length or context limit ended have no part in it, but in their group's mean"]
+      : []),
+    ...(maxFactor > 1
+      ? [
+          `       a batch is ${rollout.groupsPerStep} groups of unequal r, unless ${most} groups do not hold as many: then equal ones fill it`,
+        ]
+      : []),
+  ];
+}
+
+function rewardFormula({ algorithm, tasks }: TrainConfig): string[] {
+  const own = tasks.flatMap(({ name, algorithm: { incompletePenalty } }) =>
+    incompletePenalty === undefined ? [] : [`${name}: ${incompletePenalty}`],
+  );
+  const other = own.length === 0 ? "" : ` (${own.join(", ")})`;
+  return [`r    = the environment's reward, ${algorithm.incompletePenalty}${other} where the policy did not complete`];
 }
 
 function criticFormula(algorithm: AlgorithmConfig): string[] {

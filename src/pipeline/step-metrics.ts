@@ -8,6 +8,9 @@ export interface TaskMetrics {
   /** Share of episodes with the full reward. */
   success: number;
   sampledTokens: number;
+  /** Share of the step's sampled tokens, and of its gradient: |g_k| / Σ_j |g_j|, g_k the gradient of this task's tokens. */
+  tokenShare: number;
+  gradientShare: number;
   meanLag: number;
   maxLag: number;
   turns: number;
@@ -40,6 +43,10 @@ export interface StepMetrics {
   sampledTokens: number;
   trainedTokens: number;
   zeroVarianceGroups: number;
+  /** Groups of equal rewards that dynamic sampling used up beside the batch; they count in the metrics of the tasks. */
+  spareGroups: number;
+  /** Episodes that the overlong filter masked. */
+  overlongEpisodes: number;
   meanLag: number;
   maxLag: number;
   /** Largest |recorded − recomputed| log-probability over the compared tokens. 0 compared is not a 0. */
