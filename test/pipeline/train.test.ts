@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readMetrics } from "../../src/observe/metrics.ts";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
+import { policyOf } from "../../src/pipeline/eval-policies.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
 import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
@@ -69,6 +70,10 @@ describe("a synchronous run", () => {
       expect(step.maxLag).toBe(0);
       expect(step.ratio).toBe(1);
     }
+    // An evaluation takes a run's folder for its newest model.
+    const newest = latestCheckpoint(join(folder.path, "sync-one", "checkpoints"))!;
+    expect(policyOf(join(folder.path, "sync-one"))).toEqual({ kind: "model", folder: join(newest, "model") });
+    expect(policyOf(model)).toEqual({ kind: "model", folder: model });
     const weights = (name: string) =>
       readFileSync(join(latestCheckpoint(join(folder.path, name, "checkpoints"))!, "model", "model.safetensors"));
     expect(weights("sync-one").equals(weights("sync-two"))).toBe(true);
