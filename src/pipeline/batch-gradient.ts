@@ -76,7 +76,7 @@ export class BatchGradient {
     const { advantages } = estimate;
     const silent = new Set(trajectories.filter((one) => advantages.get(one)!.every((advantage) => advantage === 0)));
     const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !silent.has(one));
-    const scales = tokenScales(active, lossMean);
+    const scales = tokenScales(active, lossMean, this.#config.rollout.contextLimit);
 
     this.#device.fill(this.grads.arena, 0);
     this.critic?.zeroGradients();

@@ -26,6 +26,7 @@ import * as kl from "../rl/objectives/kl.ts";
 import type { Objective, Penalty, TokenBatch } from "../rl/objectives/objective.ts";
 import * as ppo from "../rl/objectives/ppo.ts";
 import * as sapo from "../rl/objectives/sapo.ts";
+import type { LossMean } from "../rl/token-scales.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 
 /** The scored tokens of a micro-batch, before a correction. */
@@ -131,9 +132,7 @@ export function lossFormula(config: TrainConfig): string {
             : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions",
         ]
       : []),
-    lossMean === "trajectory"
-      ? "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's"
-      : "w_t  = 1 / N: N sampled tokens that carry gradient",
+    shareFormula(lossMean, rollout.contextLimit),
     ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
     ...(klOptions.coefficient > 0 ? [`${kl.distance}; π_ref: model.path`] : []),
     ...advantagesOf(algorithm).formula,
@@ -142,10 +141,21 @@ export function lossFormula(config: TrainConfig): string {
   ].join("\n");
 }
 
+function shareFormula(mean: LossMean, longest: number): string {
+  switch (mean) {
+    case "trajectory":
+      return "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's";
+    case "token":
+      return "w_t  = 1 / N: N sampled tokens that carry gradient";
+    case "constant":
+      return `w_t  = 1 / (M ${longest}): M trajectories that carry gradient`;
+  }
+}
+
 function criticFormula(algorithm: AlgorithmConfig): string[] {
   if (!needsCritic(algorithm)) return [];
   const { trunk, coefficient } = algorithm.critic;
-  const share = algorithm.lossMean === "trajectory" ? "1 / (M K_i)" : "1 / Σ K_i";
+  const share = algorithm.lossMean === "token" ? "1 / Σ K_i" : "1 / (M K_i)";
   const asked = algorithm.advantage === "gae-turn" ? "turns" : "sampled tokens";
   return [
     `V_k  = w·h_k + b, trained by ½ Σ_k u_k (V_k - R_k)², R_k = A_k + V_k a constant, u_k = ${share}: K_i ${asked} in k's trajectory`,

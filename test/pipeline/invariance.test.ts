@@ -47,7 +47,7 @@ const methods: [string, Algorithm][] = [
   ["sapo", { objective: "sapo" }],
   ["dppo", { objective: "dppo" }],
   ["dppo, kl", { objective: "dppo", divergence: "kl" }],
-  ["dr-grpo", { advantage: "dr-grpo" }],
+  ["dr-grpo", { advantage: "dr-grpo", lossMean: "constant" }],
   ["rloo", { advantage: "rloo" }],
   ["reinforce++", { advantage: "reinforce++" }],
   ["reinforce++-baseline", { advantage: "reinforce++-baseline" }],
