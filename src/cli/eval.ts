@@ -54,7 +54,7 @@ export function addEval(program: Command): void {
     .option("--token <token>", "the controller's token; default: the variable AGENTRL_TOKEN")
     .option(
       "--policy <policy>",
-      "expert, random, a model folder, or an OpenAI-compatible endpoint as http://host/v1#model; several endpoints " +
+      "expert, random, a model folder, a run (its newest checkpoint), or an OpenAI-compatible endpoint as http://host/v1#model; several endpoints " +
         "(repeatable) take turns at random",
       collect,
     )

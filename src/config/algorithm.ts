@@ -95,10 +95,10 @@ export const algorithmSchema = z
         "Task advantage normalisation (AgentRL, arXiv 2510.04206, Eq. 1): mean 0 and spread 1 over the sampled tokens of a task. on: groups without signal are left out and stay at 0. paper: they are counted, and get -mean/spread.",
       ),
     lossMean: z
-      .enum(["trajectory", "token"])
+      .enum(["trajectory", "token", "constant"])
       .default("trajectory")
       .describe(
-        "trajectory: every episode weighs the same (GRPO). token: every sampled token does, long episodes weigh more (DAPO).",
+        "trajectory: every episode weighs the same (GRPO). token: every sampled token does, long episodes weigh more (DAPO). constant: the sum over an episode's tokens, over rollout.contextLimit (Dr.GRPO).",
       ),
     objective: z
       .enum(["ppo", "gspo", "gspo-token", "cispo", "sapo", "dppo"])

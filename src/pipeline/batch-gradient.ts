@@ -92,7 +92,7 @@ export class BatchGradient {
     const { trainsSilent } = this.#method;
     const { zeroVariance } = filters;
     const { active, counted } = selectTrained(trainable, estimate.advantages, { trainsSilent, zeroVariance });
-    const scales = tokenScales(counted, lossMean, weightOf);
+    const scales = tokenScales(counted, lossMean, this.#config.rollout.contextLimit, weightOf);
 
     this.critic?.zeroGradients();
     const explained = new ExplainedVariance();

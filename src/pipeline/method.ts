@@ -27,6 +27,7 @@ import * as kl from "../rl/objectives/kl.ts";
 import type { Objective, Penalty, TokenBatch } from "../rl/objectives/objective.ts";
 import * as ppo from "../rl/objectives/ppo.ts";
 import * as sapo from "../rl/objectives/sapo.ts";
+import type { LossMean } from "../rl/token-scales.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 
 /** The scored tokens of a micro-batch, before a correction. */
@@ -151,18 +152,10 @@ function weightFormula({ algorithm, tasks, rollout }: TrainConfig): string[] {
   const all =
     filters.zeroVariance === "keep" || klOptions.coefficient > 0 || entropyBonus > 0 || needsCritic(algorithm);
   const counted = all ? "of the batch" : "that carry gradient";
-  const weighted = tasks.some((task) => task.lossWeight !== tasks[0]!.lossWeight);
-  const weights = tasks.map((task) => `${task.name} ${task.lossWeight}`).join(", ");
   const { maxFactor } = filters.dynamicSampling;
   const most = Math.floor(maxFactor * rollout.groupsPerStep + 1e-9);
   return [
-    lossMean === "trajectory"
-      ? weighted
-        ? `w_t  = c / (|o_i| Σ c): c the loss weight of t's task (${weights}), Σ over the trajectories ${counted}, |o_i| sampled tokens in t's`
-        : `w_t  = 1 / (M |o_i|): M trajectories ${counted}, |o_i| sampled tokens in t's`
-      : weighted
-        ? `w_t  = c / Σ c: c the loss weight of t's task (${weights}), Σ over the sampled tokens ${counted}`
-        : `w_t  = 1 / N: N sampled tokens ${counted}`,
+    shareFormula(lossMean, rollout.contextLimit, counted, tasks),
     ...(filters.overlong === "mask"
       ? ["       episodes that the length or context limit ended have no part in it, but in their group's mean"]
       : []),
@@ -172,6 +165,29 @@ function weightFormula({ algorithm, tasks, rollout }: TrainConfig): string[] {
         ]
       : []),
   ];
+}
+
+function shareFormula(mean: LossMean, longest: number, counted: string, tasks: TrainConfig["tasks"]): string {
+  if (tasks.some((task) => task.lossWeight !== tasks[0]!.lossWeight)) {
+    const weights = tasks.map((task) => `${task.name} ${task.lossWeight}`).join(", ");
+    const weight = `c the loss weight of t's task (${weights}), Σ over the`;
+    switch (mean) {
+      case "trajectory":
+        return `w_t  = c / (|o_i| Σ c): ${weight} trajectories ${counted}, |o_i| sampled tokens in t's`;
+      case "token":
+        return `w_t  = c / Σ c: ${weight} sampled tokens ${counted}`;
+      case "constant":
+        return `w_t  = c / (${longest} Σ c): ${weight} trajectories ${counted}`;
+    }
+  }
+  switch (mean) {
+    case "trajectory":
+      return `w_t  = 1 / (M |o_i|): M trajectories ${counted}, |o_i| sampled tokens in t's`;
+    case "token":
+      return `w_t  = 1 / N: N sampled tokens ${counted}`;
+    case "constant":
+      return `w_t  = 1 / (M ${longest}): M trajectories ${counted}`;
+  }
 }
 
 function rewardFormula({ algorithm, tasks }: TrainConfig): string[] {
@@ -185,7 +201,7 @@ function rewardFormula({ algorithm, tasks }: TrainConfig): string[] {
 function criticFormula(algorithm: AlgorithmConfig): string[] {
   if (!needsCritic(algorithm)) return [];
   const { trunk, coefficient } = algorithm.critic;
-  const share = algorithm.lossMean === "trajectory" ? "1 / (M K_i)" : "1 / Σ K_i";
+  const share = algorithm.lossMean === "token" ? "1 / Σ K_i" : "1 / (M K_i)";
   const asked = algorithm.advantage === "gae-turn" ? "turns" : "sampled tokens";
   return [
     `V_k  = w·h_k + b, trained by ½ Σ_k u_k (V_k - R_k)², R_k = A_k + V_k a constant, u_k = ${share}: K_i ${asked} in k's trajectory`,

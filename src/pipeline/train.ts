@@ -19,6 +19,7 @@ import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
 import { type Child, startChild } from "./children.ts";
 import { Coordinator } from "./coordinator.ts";
 import { openEnvironment } from "./environments.ts";
+import { modelFingerprint } from "./eval-policies.ts";
 import {
   type FromLearner,
   type FromRollout,
@@ -540,11 +541,15 @@ function relayed(message: { message: string; code: string }, from: string): Agen
   return new AgentRLError((message.code || "PIPELINE") as ErrorCode, message.message, { where: from });
 }
 
-/** What a resumed run must agree on: everything but how long it runs and how it is spread over processes. */
-export function configHash(config: TrainConfig): string {
+/**
+ * What a resumed run must agree on: everything but how long it runs and how it is spread over processes. The model counts
+ * by its content, so that a project may be moved.
+ */
+function configHash(config: TrainConfig): string {
+  const model = modelFingerprint(config.model.path);
   const { steps: _steps, checkpoint: _checkpoint, evaluation: _evaluation, ...rest } = config;
   const { processes: _processes, threads: _threads, maxSequences: _sequences, ...rollout } = rest.rollout;
   const { threads: _learnerThreads, ...learner } = rest.learner;
-  const text = JSON.stringify({ ...rest, rollout, learner });
+  const text = JSON.stringify({ ...rest, model, rollout, learner });
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }
