@@ -1,16 +1,19 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Batch, Coordinator } from "../../src/pipeline/coordinator.ts";
+import { type Batch, Coordinator, type SamplingState } from "../../src/pipeline/coordinator.ts";
 import { fromRanges, toRanges } from "../../src/pipeline/messages.ts";
+import { AdaptiveWeights } from "../../src/rl/adaptive-sampling.ts";
 import { TaskSampler } from "../../src/rl/sampler.ts";
 
-const sampler = new TaskSampler(
-  [
-    { name: "a", weight: 3, strata: [{ weight: 1, indices: [...Array(50).keys()] }] },
-    { name: "b", weight: 1, strata: [{ weight: 1, indices: [...Array(20).keys()] }] },
-  ],
-  7,
-);
+const taskSampler = () =>
+  new TaskSampler(
+    [
+      { name: "a", weight: 3, strata: [{ weight: 1, indices: [...Array(50).keys()] }] },
+      { name: "b", weight: 1, strata: [{ weight: 1, indices: [...Array(20).keys()] }] },
+    ],
+    7,
+  );
+const sampler = taskSampler();
 
 interface Sizes {
   groupSize: number;
@@ -231,6 +234,122 @@ describe("Coordinator", () => {
   });
 });
 
+describe("Coordinator with minimum shares", () => {
+  /** Two tasks drawn alike, the second of which takes `slow` ticks a group where the first takes one; 12 places. */
+  function play(slow: number, maxLag: number, minShares?: number[]) {
+    const even = ["fast", "slow"].map((name) => ({ name, weight: 1, strata: [{ weight: 1, indices: [0] }] }));
+    const size = 4;
+    const coordinator = new Coordinator({
+      sampler: new TaskSampler(even, 3),
+      groupSize: 1,
+      groupsPerStep: size,
+      maxLag,
+      steps: 60,
+      ...(minShares && { minShares }),
+    });
+    const live = new Map<number, { task: number; version: number; ends: number }>();
+    const batches: { slow: number; slowLive: number; lag: number }[] = [];
+    for (let now = 0; !coordinator.finished; now++) {
+      for (const [group, { ends }] of live) if (ends === now) coordinator.received(group, 0, group % 2);
+      for (let batch = coordinator.nextBatch(); batch !== null; batch = coordinator.nextBatch()) {
+        const chosen = batch.groups.map((group) => live.get(group)!);
+        const count = (groups: { task: number }[]) => groups.filter((group) => group.task === 1).length;
+        const lag = Math.max(...chosen.map((group) => coordinator.version - group.version));
+        batches.push({ slow: count(chosen), slowLive: count([...live.values()]), lag });
+        coordinator.trained(batch.groups);
+        for (const group of batch.groups) live.delete(group);
+      }
+      const playing = [...live.values()].filter((group) => group.ends > now).length;
+      for (const { draw } of coordinator.lease(0, 12 - playing)) {
+        const ends = now + (draw.task === 1 ? slow : 1);
+        live.set(draw.group, { task: draw.task, version: coordinator.version, ends });
+      }
+      if (now > 60 * 4 * slow) throw new Error(`stuck at version ${coordinator.version}`);
+    }
+    return batches;
+  }
+
+  it("every batch holds a slow task's share of the groups that there are, and no group grows too old", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 100 }), fc.integer({ min: 1, max: 12 }), (slow, maxLag) => {
+        const batches = play(slow, maxLag, [0, 0.5]);
+        expect(batches.length).toBe(60);
+        for (const batch of batches) {
+          expect(batch.lag).toBeLessThanOrEqual(maxLag);
+          // Only groups that can wait no longer come before a share.
+          if (batch.lag < maxLag) expect(batch.slow).toBeGreaterThanOrEqual(Math.min(2, batch.slowLive));
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it("a task 100 times slower is crowded out of the first batches without one, and not with one", () => {
+    const early = (batches: { slow: number }[]) => batches.slice(0, 2).map((batch) => batch.slow);
+    expect(early(play(100, 8))).toEqual([0, 0]);
+    expect(early(play(100, 8, [0, 0.25])).every((slow) => slow >= 1)).toBe(true);
+  });
+});
+
+describe("Coordinator with adaptive sampling", () => {
+  const adaptive = { signal: "progress", floor: 0.2, halfLife: 2 } as const;
+  const create = (sizes: Sizes, more: Partial<ConstructorParameters<typeof Coordinator>[0]> = {}) =>
+    new Coordinator({ sampler: taskSampler(), adaptive, ...sizes, ...more });
+  const checkpointOf = (coordinator: Coordinator) => ({
+    step: coordinator.version,
+    trained: fromRanges(toRanges(coordinator.trainedGroups)),
+    sampling: JSON.parse(JSON.stringify(coordinator.sampling)) as SamplingState,
+  });
+
+  it("follows the trained rewards of the groups that a batch uses up", () => {
+    const sizes = { groupSize: 2, groupsPerStep: 2, maxLag: 0, steps: 9, workers: 1 };
+    const coordinator = create(sizes);
+    expect(coordinator.shares).toEqual([0.75, 0.25]);
+    const mirror = new AdaptiveWeights([3, 1], adaptive);
+    for (let step = 0; step < 5; step++) {
+      for (const { draw, samples } of coordinator.lease(0, 2)) {
+        for (const sample of samples) coordinator.received(draw.group, sample, draw.task + sample + step);
+        mirror.observe(draw.task, draw.task + 0.5 + step);
+      }
+      coordinator.trained(coordinator.nextBatch()!.groups);
+      for (const [task, share] of coordinator.shares.entries()) expect(share).toBeCloseTo(mirror.weights()[task]!, 12);
+    }
+    expect(coordinator.shares[0]).not.toBeCloseTo(0.75, 2);
+  });
+
+  it("draws after a resume the same tasks for the numbers that were issued, and at maxLag 0 for all", () => {
+    fc.assert(
+      fc.property(sizesArbitrary, fc.nat(11), fc.infiniteStream(fc.nat()), (sizes, at, stream) => {
+        const choose = chooseFrom(stream);
+        const sampler = taskSampler();
+        const first = create(sizes, { sampler });
+        const until = at % sizes.steps;
+        simulate(first, sizes, choose, 2, until);
+        const checkpoint = checkpointOf(first);
+        const resumed = taskSampler();
+        const second = create(sizes, { sampler: resumed, ...checkpoint });
+        simulate(second, sizes, choose, 2);
+        const issued = upTo(checkpoint.sampling.issued).filter((number) => !checkpoint.trained.includes(number));
+        expect(issued.map((number) => resumed.draw(number))).toEqual(issued.map((number) => sampler.draw(number)));
+        if (sizes.maxLag > 0) return;
+        simulate(first, sizes, choose, 2);
+        const later = upTo(sizes.steps * sizes.groupsPerStep).slice(until * sizes.groupsPerStep);
+        expect(later.map((number) => resumed.draw(number))).toEqual(later.map((number) => sampler.draw(number)));
+        expect(second.shares).toEqual(first.shares);
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("keeps no more changes of weights than numbers that are not trained need", () => {
+    const sizes = { groupSize: 1, groupsPerStep: 3, maxLag: 0, steps: 50, workers: 1 };
+    const coordinator = create(sizes);
+    simulate(coordinator, sizes, (n) => (n > 1 ? 1 : 0), 2);
+    expect(coordinator.sampling!.epochs.length).toBe(1);
+    expect(coordinator.sampling!.epochs[0]![0]).toBe(150);
+  });
+});
+
 describe("TaskSampler", () => {
   it("keeps every run of draws near the weights and draws indices evenly", () => {
     const draws = Array.from({ length: 8000 }, (_, group) => sampler.draw(group));
@@ -257,6 +376,24 @@ describe("TaskSampler", () => {
     );
     const differs = Array.from({ length: 20 }, (_, i) => other.draw(i).index !== same.draw(i).index);
     expect(differs.filter(Boolean).length).toBeGreaterThan(15);
+  });
+
+  it("changes its weights at a number, and draws the numbers below it as before", () => {
+    const changed = taskSampler();
+    changed.reweigh([40, [1, 4]]);
+    changed.reweigh([80, [0, 1]]);
+    expect(upTo(40).map((group) => changed.draw(group))).toEqual(upTo(40).map((group) => sampler.draw(group)));
+    const tasks = upTo(80).slice(40);
+    expect(Math.abs(tasks.filter((group) => changed.draw(group).task === 1).length - 32)).toBeLessThanOrEqual(1);
+    expect(
+      upTo(120)
+        .slice(80)
+        .map((group) => changed.draw(group).task),
+    ).toEqual(Array(40).fill(1));
+    expect(changed.epochs(79).map(([first]) => first)).toEqual([40, 80]);
+    expect(changed.shares).toEqual([0, 1]);
+    // Whatever is drawn, and by which weights: seeds and, within a task, indices belong to the number.
+    expect(changed.draw(100).seed).toBe(sampler.draw(100).seed);
   });
 
   it("refuses weights that sum to nothing", () => {
