@@ -1,6 +1,6 @@
 /** `agentrl eval --task T`: plays a policy on an environment's tasks and reports how often it succeeds. */
 import { availableParallelism } from "node:os";
-import { type Command, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { type DeviceSection, knownTasks, webgpuSection } from "../config/sections.ts";
 import { profileNames } from "../device/webgpu/profile.ts";
 import type { EvalReport } from "../env/report.ts";
@@ -25,6 +25,7 @@ interface EvalOptions {
   episodes?: number;
   runs: number;
   split?: string;
+  panel?: string;
   greedy?: boolean;
   temperature?: number;
   maxTokens?: number;
@@ -53,7 +54,7 @@ export function addEval(program: Command): void {
     .option("--token <token>", "the controller's token; default: the variable AGENTRL_TOKEN")
     .option(
       "--policy <policy>",
-      "expert, random, a model folder, or an OpenAI-compatible endpoint as http://host/v1#model; several endpoints " +
+      "expert, random, a model folder, a run (its newest checkpoint), or an OpenAI-compatible endpoint as http://host/v1#model; several endpoints " +
         "(repeatable) take turns at random",
       collect,
     )
@@ -66,6 +67,11 @@ export function addEval(program: Command): void {
     .option("--episodes <n>", "at most this many tasks; all by default", wholeNumber(1))
     .option("--runs <n>", "play every task this often: spread and pass@k", wholeNumber(1), 1)
     .option("--split <name>", "task list of the environment")
+    .option(
+      "--panel <hash>",
+      "refuse to play other tasks than those of the panel of this hash, as reports name it",
+      panelHash,
+    )
     .addOption(new Option("--greedy", "take the likeliest token (a model's default)").conflicts("temperature"))
     .option("--temperature <t>", "sample at this temperature", numberFrom(0))
     .option("--max-tokens <n>", "tokens a policy may sample in one turn; default: 128 for a model", wholeNumber(1))
@@ -127,6 +133,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
         split: options.split,
         levels: options.level,
         episodes: options.episodes,
+        panel: options.panel,
         maxTokensPerTurn: options.maxTokens,
         concurrency: options.concurrency,
         tries: options.tries,
@@ -141,6 +148,13 @@ async function evaluate(options: EvalOptions): Promise<void> {
   } finally {
     progress.clear();
   }
+}
+
+/** Of a panel's name, TASK-SPLIT-HASH, or of the hash alone. */
+function panelHash(text: string): string {
+  const hash = /^(?:.+-)?([0-9a-f]{8})$/.exec(text)?.[1];
+  if (hash !== undefined) return hash;
+  throw new InvalidArgumentError("Expected 8 hex digits, as at the end of a panel's name.");
 }
 
 /** The members that are not undefined. */
@@ -169,7 +183,7 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
   }
   if (options.controller === undefined) refuse(["token"], "without --controller");
   else {
-    const ofWorkers = ["data", "engine", "endpoint", "setting", "prompt", "split", "level"] as const;
+    const ofWorkers = ["data", "engine", "endpoint", "setting", "prompt", "split", "level", "panel"] as const;
     refuse(ofWorkers, "with --controller: its workers chose it when they started");
     if (policy.includes("expert")) {
       throw new AgentRLError("USAGE", "The expert does not play through a controller.", {
@@ -209,6 +223,7 @@ export function formatReport(report: EvalReport): string {
     .map(([reason, count]) => `${reason} ${count}`)
     .join(", ");
   const lines = [
+    ...(report.panel === undefined ? [] : [`panel ${report.panel}`]),
     `${report.task}: ${percent(report.success)} of ${report.episodes} episodes succeeded (mean reward ${report.meanReward.toFixed(3)})`,
     `ends: ${ends || "none"}`,
   ];

@@ -1,6 +1,7 @@
 /** The section `algorithm`: how advantages, objective and off-policy correction are chosen, and which option belongs to which. */
 import { z } from "zod";
 import { type crossPolicySchema, trainsOffPolicy } from "./cross-policy.ts";
+import { filtersSchema } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 
 const positive = () => z.number().gt(0);
@@ -95,10 +96,10 @@ export const algorithmSchema = z
         "Task advantage normalisation (AgentRL, arXiv 2510.04206, Eq. 1): mean 0 and spread 1 over the sampled tokens of a task. on: groups without signal are left out and stay at 0. paper: they are counted, and get -mean/spread.",
       ),
     lossMean: z
-      .enum(["trajectory", "token"])
+      .enum(["trajectory", "token", "constant"])
       .default("trajectory")
       .describe(
-        "trajectory: every episode weighs the same (GRPO). token: every sampled token does, long episodes weigh more (DAPO).",
+        "trajectory: every episode weighs the same (GRPO). token: every sampled token does, long episodes weigh more (DAPO). constant: the sum over an episode's tokens, over rollout.contextLimit (Dr.GRPO).",
       ),
     objective: z
       .enum(["ppo", "gspo", "gspo-token", "cispo", "sapo", "dppo"])
@@ -126,6 +127,7 @@ export const algorithmSchema = z
     ratioCap: positive().default(20).describe("Largest importance weight (dppo)."),
     correction: correctionSchema.prefault({}),
     kl: klSchema.prefault({}),
+    filters: filtersSchema,
     entropyBonus: z.number().min(0).default(0).describe("Weight of the mean token entropy in the objective."),
     incompletePenalty: z
       .number()

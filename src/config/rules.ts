@@ -6,7 +6,8 @@
 export interface NoEffectRule<C> {
   /** Dotted path; `*` stands for any list index. */
   path: string;
-  when: (config: C) => boolean;
+  /** `item`: the list index that `*` stands for at the option; -1 where the path has none. */
+  when: (config: C, item: number) => boolean;
   /** Completes "… has no effect: ". */
   why: string;
 }
@@ -29,10 +30,10 @@ export function noEffect<C>(
   config: C,
   explicit: Iterable<string>,
 ): { path: string; why: string }[] {
-  const active = rules.filter((rule) => rule.when(config));
   const found: { path: string; why: string }[] = [];
   for (const path of explicit) {
-    const rule = active.find((candidate) => matches(candidate.path, path));
+    const item = Number(/\.(\d+)\./.exec(path)?.[1] ?? -1);
+    const rule = rules.find((candidate) => matches(candidate.path, path) && candidate.when(config, item));
     if (rule) found.push({ path, why: rule.why });
   }
   return found;

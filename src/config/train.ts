@@ -4,8 +4,10 @@
  */
 import { z } from "zod";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
-import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema, policiesField } from "./cross-policy.ts";
+import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
+import { filtersConflicts, filtersNoEffect } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
+import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
   count,
   deviceField,
@@ -14,10 +16,10 @@ import {
   path,
   seedField,
   taskConflicts,
-  taskSchema,
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
+import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks } from "./train-tasks.ts";
 
 const modelSchema = z
   .strictObject({
@@ -92,13 +94,15 @@ const evaluationSchema = z
     episodes: count().default(100).describe("Episodes per task in one evaluation."),
     split: z.string().min(1).default("eval").describe("The environment's task list to evaluate on."),
     temperature: z.number().min(0).max(10).default(0).describe("Sampling temperature of evaluations; 0 = greedy."),
+    panels: z
+      .record(z.string().min(1), z.string().regex(/^[0-9a-f]{8}$/))
+      .optional()
+      .meta({ examples: [{ kg: "0123abcd" }] })
+      .describe(
+        "Hash of the list of tasks that each environment is evaluated on, as reports name it (in kg-eval-0123abcd: 0123abcd): the run refuses to be measured on another.",
+      ),
   })
   .describe("Evaluations on held-out tasks.");
-
-const tasksField = z
-  .array(taskSchema.extend({ policies: policiesField }))
-  .min(1)
-  .describe("The tasks trained on together.");
 
 export const trainSchema = z
   .strictObject({
@@ -111,7 +115,8 @@ export const trainSchema = z
       .describe("async: generation and training never wait for each other. sync: they alternate, bit-reproducible."),
     device: deviceField,
     webgpu: webgpuSection,
-    tasks: tasksField,
+    tasks: trainTasksField,
+    sampling: samplingSchema.prefault({}),
     rollout: rolloutSchema.prefault({}),
     crossPolicy: crossPolicySchema.optional(),
     algorithm: algorithmSchema.prefault({}),
@@ -136,11 +141,9 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   },
   ...algorithmNoEffect,
   ...crossPolicyNoEffect,
-  {
-    path: "tasks.*.weight",
-    when: (c) => c.tasks.length === 1,
-    why: "there is one task, which gets all groups whatever its weight",
-  },
+  ...filtersNoEffect,
+  ...trainTasksNoEffect,
+  ...samplingNoEffect,
   {
     path: "optimizer.minLrRatio",
     when: (c) => c.optimizer.schedule === "constant",
@@ -151,11 +154,13 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
     when: (c) => c.checkpoint.every === 0,
     why: "checkpoint.every is 0: there is only the final checkpoint",
   },
-  ...(["evaluation.episodes", "evaluation.split", "evaluation.temperature"] as const).map((path) => ({
-    path,
-    when: (c: TrainConfig) => c.evaluation.every === 0,
-    why: "evaluation.every is 0: the run does not evaluate",
-  })),
+  ...(["evaluation.episodes", "evaluation.split", "evaluation.temperature", "evaluation.panels"] as const).map(
+    (path) => ({
+      path,
+      when: (c: TrainConfig) => c.evaluation.every === 0,
+      why: "evaluation.every is 0: the run does not evaluate",
+    }),
+  ),
 ];
 
 /** Values that are each in range but do not go together. */
@@ -163,8 +168,11 @@ export function trainConflicts(config: TrainConfig): Conflict[] {
   const { rollout } = config;
   const conflicts = [
     ...taskConflicts(config.tasks),
+    ...trainTasksConflicts(config),
     ...algorithmConflicts(config),
     ...crossPolicyConflicts(config),
+    ...filtersConflicts(config),
+    ...unknownTasks("evaluation.panels", config.evaluation.panels ?? {}, config.tasks),
   ];
   if (rollout.maxSequences < rollout.groupSize) {
     conflicts.push({

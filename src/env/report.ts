@@ -6,6 +6,8 @@ export interface EvalReport {
   task: string;
   /** Absent where a controller's workers chose it. */
   split?: string;
+  /** The list of tasks that was played, TASK-SPLIT-HASH: figures of other panels are not comparable. */
+  panel?: string;
   policy: string;
   episodes: number;
   /** Episodes that earned the full reward of 1, as a fraction of `episodes`. */

@@ -116,7 +116,7 @@ async function measure(
       policy: model,
       ...evaluation,
       ...(levels !== undefined && { levels }),
-      maxTokensPerTurn: config.rollout.maxTokensPerTurn,
+      maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
       prompt: task.options.prompt,
       seed,
       threads: availableParallelism(),

@@ -17,6 +17,8 @@ export interface MemoryLimits {
   maxScored: number;
   /** Attention rows of a training micro-batch; default `maxRows`: no prefix is shared. */
   maxSpread?: number;
+  /** Whether the gradient is accumulated task by task. */
+  severalTasks?: boolean;
   /** Whether a frozen reference is kept beside the weights that are trained. */
   reference?: boolean;
   /** Pages of one engine's KV cache; 0: nothing is generated. */
@@ -48,6 +50,7 @@ export function estimateMemory(config: ModelConfig, limits: MemoryLimits): Memor
     const train = { maxRows, maxScored, maxSpread };
     const layers = Array.from({ length: config.layers }, (_, layer) => planBytes(trainLayerPlan(config, train, layer)));
     parts.push({ name: "gradients", bytes: arena });
+    if (limits.severalTasks) parts.push({ name: "gradient of one task", bytes: arena });
     parts.push({ name: "optimizer moments", bytes: 2 * arena });
     if (limits.reference) parts.push({ name: "reference weights", bytes: arena });
     parts.push({ name: "training activations", bytes: layers.reduce((a, b) => a + b, 0) });

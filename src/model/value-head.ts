@@ -14,7 +14,7 @@ export interface ValueHeadOptions {
   trunk: number;
 }
 
-/** Its weights, first and second moments: [hiddenSize + 1] each, the bias last. */
+/** Its weights, first and second moments, in the layout of `biasAt`. */
 export interface ValueHeadState {
   weights: Float32Array;
   m: Float32Array;
@@ -33,9 +33,16 @@ export interface ValueHeadStep {
   step: number;
 }
 
+/** Place of the bias behind the weights: where a GPU can bind it by itself (256 bytes). */
+function biasAt(hiddenSize: number): number {
+  return Math.ceil(hiddenSize / 64) * 64;
+}
+
 export class ValueHead {
   readonly #device: Device;
   readonly #dim: number;
+  /** Of the weights, with the bias at the end. */
+  readonly #length: number;
   readonly #trunk: number;
   readonly #weights: Tensor;
   readonly #grads: Tensor;
@@ -51,11 +58,12 @@ export class ValueHead {
     const alloc = (length: number, label: string) => device.alloc(length, "f32", `value-head.${label}`);
     this.#device = device;
     this.#dim = hiddenSize;
+    this.#length = biasAt(hiddenSize) + 1;
     this.#trunk = trunk;
-    this.#weights = alloc(hiddenSize + 1, "weights");
-    this.#grads = alloc(hiddenSize + 1, "gradients");
-    this.#m = alloc(hiddenSize + 1, "m");
-    this.#v = alloc(hiddenSize + 1, "v");
+    this.#weights = alloc(this.#length, "weights");
+    this.#grads = alloc(this.#length, "gradients");
+    this.#m = alloc(this.#length, "m");
+    this.#v = alloc(this.#length, "v");
     this.#values = alloc(maxScored, "values");
     this.#dValues = alloc(maxScored, "dValues");
     this.#scaled = alloc(maxScored, "scaled");
@@ -107,7 +115,7 @@ export class ValueHead {
    * @throws AgentRLError NOT_FINITE when it is not finite: no weight should be moved then, neither the policy's.
    */
   async gradientNorm(): Promise<number> {
-    const norm = Math.sqrt(await this.#device.sumSquares(this.#grads, this.#dim + 1));
+    const norm = Math.sqrt(await this.#device.sumSquares(this.#grads, this.#length));
     if (Number.isFinite(norm)) return norm;
     throw new AgentRLError("NOT_FINITE", "The critic's gradient is not finite; the weights were left as they were.", {
       where: "value head",
@@ -125,14 +133,14 @@ export class ValueHead {
       grad: this.#grads,
       m: this.#m,
       v: this.#v,
-      length: this.#dim + 1,
+      length: this.#length,
       weightDecay: 0,
       gradScale: norm > maxGradNorm ? maxGradNorm / norm : 1,
       ...options,
     });
   }
 
-  /** [hiddenSize + 1] a copy. */
+  /** A copy, in the weights' layout. */
   gradients(): Promise<Float32Array> {
     return this.#device.readF32(this.#grads);
   }
@@ -144,7 +152,7 @@ export class ValueHead {
 
   /** @throws AgentRLError CHECKPOINT when the state is another model's. */
   load({ weights, m, v }: ValueHeadState): void {
-    const length = this.#dim + 1;
+    const length = this.#length;
     if ([weights, m, v].some((values) => values.length !== length)) {
       throw new AgentRLError("CHECKPOINT", "The critic's state does not belong to this model.", {
         where: "ValueHead.load",
@@ -163,6 +171,6 @@ export class ValueHead {
   }
 
   #parts(arena: Tensor): { w: Tensor; b: Tensor } {
-    return { w: this.#device.view(arena, 0, this.#dim), b: this.#device.view(arena, this.#dim, 1) };
+    return { w: this.#device.view(arena, 0, this.#dim), b: this.#device.view(arena, this.#length - 1, 1) };
   }
 }

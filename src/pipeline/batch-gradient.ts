@@ -13,12 +13,14 @@ import { ValueHead } from "../model/value-head.ts";
 import { type ComputeWeights, loadCompute, Weights } from "../model/weights.ts";
 import type { Sample } from "../rl/advantages/estimator.ts";
 import { gatherScored, type MicroBatch, type Packed, packMicroBatches, scoredOffsets } from "../rl/batch.ts";
+import { isOverlong, isSilent, selectTrained } from "../rl/filters.ts";
 import { ExplainedVariance, type ValueLoss, valueLoss } from "../rl/objectives/value.ts";
-import { trainedReward } from "../rl/rewards.ts";
 import { tokenScales } from "../rl/token-scales.ts";
 import { noVersion, type Trajectory } from "../rl/trajectory.ts";
 import { type Estimate, type LossPart, type Method, methodOf, needsCritic, type ScoredTokens } from "./method.ts";
 import type { StepMetrics } from "./step-metrics.ts";
+import { TaskGradients } from "./task-gradients.ts";
+import { TaskSettings } from "./task-settings.ts";
 import { passSize } from "./training-options.ts";
 
 /** What a batch's gradient says of itself. */
@@ -34,23 +36,29 @@ export type GradientMetrics = Pick<
   | "explainedVariance"
   | "trainedTokens"
   | "zeroVarianceGroups"
->;
+  | "overlongEpisodes"
+> & {
+  /** Each task's share of the gradient, src/pipeline/task-gradients.ts; of tasks that have any. */
+  gradientShares: Record<string, number>;
+};
 
 export class BatchGradient {
   /** Holds the gradient after `compute`. */
   readonly grads: Weights;
   /** The critic, where the method has one; holds its own gradient after `compute`. */
   readonly critic: ValueHead | null;
-  readonly #device: Device;
+  readonly tasks: TaskSettings;
+  readonly #byTask: TaskGradients;
   readonly #config: TrainConfig;
   readonly #method: Method;
   readonly #pass: TrainPass;
   /** The frozen weights that a KL penalty compares with. */
   readonly #reference: ComputeWeights | null;
 
-  constructor(device: Device, model: ModelConfig, config: TrainConfig) {
-    this.#device = device;
+  /** @param taskNames [config.tasks] what the environments call themselves; default: as the config does. */
+  constructor(device: Device, model: ModelConfig, config: TrainConfig, taskNames?: readonly string[]) {
     this.#config = config;
+    this.tasks = new TaskSettings(config, taskNames);
     this.#method = methodOf(config.algorithm);
     const size = passSize(config);
     this.critic = needsCritic(config.algorithm)
@@ -58,6 +66,9 @@ export class BatchGradient {
       : null;
     this.#pass = new TrainPass(device, model, size, this.critic);
     this.grads = Weights.allocate(device, model, "gradients");
+    const several = config.tasks.length > 1;
+    const part = several ? Weights.allocate(device, model, "gradient of one task") : null;
+    this.#byTask = new TaskGradients(device, this.grads, part);
     this.#reference = this.#method.needsReference ? loadReference(device, config.model.path) : null;
   }
 
@@ -66,42 +77,48 @@ export class BatchGradient {
    * @throws AgentRLError "NOT_FINITE" naming the token where the loss is not a finite number.
    */
   async compute(weights: ComputeWeights, groups: Trajectory[][], version: number): Promise<GradientMetrics> {
-    const { incompletePenalty, lossMean } = this.#config.algorithm;
-    const samples = groups.map((group) =>
-      group.map((trajectory): Sample => ({ trajectory, reward: trainedReward(trajectory, incompletePenalty) })),
-    );
+    const { lossMean, filters } = this.#config.algorithm;
     const trajectories = groups.flat();
-    const values = this.critic === null ? null : await this.#values(weights, trajectories);
-    const estimate = this.#method.estimate(samples, values);
-    const { advantages } = estimate;
-    const silent = new Set(trajectories.filter((one) => advantages.get(one)!.every((advantage) => advantage === 0)));
-    const active = this.#method.trainsSilent ? trajectories : trajectories.filter((one) => !silent.has(one));
-    const scales = tokenScales(active, lossMean);
+    const overlong = new Set(filters.overlong === "mask" ? trajectories.filter(isOverlong) : []);
+    const weightOf = (one: Trajectory) => this.tasks.lossWeightOf(one);
+    const trainable = trajectories.filter((one) => !overlong.has(one) && weightOf(one) > 0);
+    const judged = this.critic === null ? groups : groupsWithin(groups, new Set(trainable));
+    const samples = judged.map((group) =>
+      group.map((trajectory): Sample => ({ trajectory, reward: this.tasks.rewardOf(trajectory) })),
+    );
+    const asked = judged.flat();
+    const values = this.critic === null ? null : await this.#values(weights, asked);
+    const estimate = this.tasks.estimate(this.#method, samples, values);
+    const { trainsSilent } = this.#method;
+    const { zeroVariance } = filters;
+    const { active, counted } = selectTrained(trainable, estimate.advantages, { trainsSilent, zeroVariance });
+    const scales = tokenScales(counted, lossMean, this.#config.rollout.contextLimit, weightOf);
 
-    this.#device.fill(this.grads.arena, 0);
     this.critic?.zeroGradients();
     const explained = new ExplainedVariance();
     const sums = { loss: 0, clipped: 0, masked: 0, ratio: 0, entropy: 0, kl: 0, value: 0, tokens: 0 };
-    for (const micro of packMicroBatches(active, passSize(this.#config))) {
-      const reference = await this.#referenceLogProbs(micro);
-      const { logProbs, entropies, values } = await this.#pass.forward(weights, micro.batch);
-      const recorded = gather(micro.items, estimate, scales);
-      const tokens = { logProbs, entropies, ...recorded, ...(reference && { reference }) };
-      const out = this.#method.loss(tokens, version);
-      assertFinite(micro.items, tokens, out);
-      const critic = this.#criticLoss(micro.items, values, estimate, explained);
-      await this.#pass.backward(weights, { ...out, ...(critic && { dValues: critic.dValues }) }, this.grads);
-      sums.value += critic?.loss ?? 0;
-      sums.loss += out.loss;
-      sums.clipped += out.clipped;
-      sums.masked += out.masked;
-      sums.ratio += out.ratioSum;
-      sums.entropy += out.entropySum;
-      sums.kl += out.klSum;
-      sums.tokens += logProbs.length;
-      // Episodes that arrived meanwhile are taken off the ring between two micro-batches.
-      await nextTurn();
-    }
+    const gradientShares = await this.#byTask.compute(active, async (ofTask, into) => {
+      for (const micro of packMicroBatches(ofTask, passSize(this.#config))) {
+        const reference = await this.#referenceLogProbs(micro);
+        const { logProbs, entropies, values } = await this.#pass.forward(weights, micro.batch);
+        const recorded = gather(micro.items, estimate, scales);
+        const tokens = { logProbs, entropies, ...recorded, ...(reference && { reference }) };
+        const out = this.#method.loss(tokens, version);
+        assertFinite(micro.items, tokens, out);
+        const critic = this.#criticLoss(micro.items, values, estimate, explained);
+        await this.#pass.backward(weights, { ...out, ...(critic && { dValues: critic.dValues }) }, into);
+        sums.value += critic?.loss ?? 0;
+        sums.loss += out.loss;
+        sums.clipped += out.clipped;
+        sums.masked += out.masked;
+        sums.ratio += out.ratioSum;
+        sums.entropy += out.entropySum;
+        sums.kl += out.klSum;
+        sums.tokens += logProbs.length;
+        // Episodes that arrived meanwhile are taken off the ring between two micro-batches.
+        await nextTurn();
+      }
+    });
     const mean = (sum: number, none: number) => (sums.tokens > 0 ? sum / sums.tokens : none);
     return {
       loss: sums.loss,
@@ -113,7 +130,9 @@ export class BatchGradient {
       valueLoss: this.critic === null ? null : sums.value,
       explainedVariance: this.critic === null ? null : explained.value,
       trainedTokens: sums.tokens,
-      zeroVarianceGroups: groups.filter((group) => group.every((one) => silent.has(one))).length,
+      zeroVarianceGroups: judged.filter((group) => group.every((one) => isSilent(one, estimate.advantages))).length,
+      overlongEpisodes: overlong.size,
+      gradientShares,
     };
   }
 
@@ -182,6 +201,11 @@ function gather(
 /** What no version of the run sampled counts as older than all of them. */
 function versionOf({ version }: Trajectory, i: number): number {
   return version[i] === noVersion ? Number.NEGATIVE_INFINITY : version[i]!;
+}
+
+/** What a critic judges: those that are left out of its loss need no baseline either. */
+function groupsWithin(groups: Trajectory[][], within: ReadonlySet<Trajectory>): Trajectory[][] {
+  return groups.map((group) => group.filter((one) => within.has(one))).filter((group) => group.length > 0);
 }
 
 function trunkShare({ trunk, coefficient }: TrainConfig["algorithm"]["critic"]): number {

@@ -32,6 +32,14 @@ const stateSchema = z.strictObject({
   /** Versions, older than the step, that copies of a cross-policy pool stand at. */
   staleVersions: z.array(z.int().min(0)).optional(),
   checksum: z.string(),
+  /** Where task weights change during the run. */
+  sampling: z
+    .strictObject({
+      epochs: z.array(z.tuple([z.int().min(0), z.array(z.number())])),
+      averages: z.array(z.strictObject({ fast: z.number(), slow: z.number() }).nullable()),
+      issued: z.int().min(0),
+    })
+    .optional(),
 });
 
 export type CheckpointState = z.output<typeof stateSchema>;

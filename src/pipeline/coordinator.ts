@@ -6,9 +6,17 @@
  * groupsPerStep groups may have been issued in all. On top, a batch waits whenever training it without some slow group
  * would leave more old groups than the steps before their bound can take, so the bound holds for every trained token.
  * maxLag 0 is the synchronous mode.
+ *
+ * Dynamic sampling (DAPO, arXiv 2503.14476, Eq. 11): the first (maxFactor − 1) · groupsPerStep groups of a step that
+ * complete with equal rewards are spares. A spare takes no place in a batch or in the pacing, so another group is issued
+ * instead; it is used up by the next batch, beside which it counts as trained. Which groups are spares depends on their
+ * numbers and ages alone, not on the order in which they complete, so a synchronous run is reproducible.
  */
 import { AgentRLError } from "../errors.ts";
-import type { GroupDraw, TaskSampler } from "../rl/sampler.ts";
+import { type AdaptiveSamplingOptions, AdaptiveWeights, type TaskAverages } from "../rl/adaptive-sampling.ts";
+import type { GroupDraw, TaskSampler, WeightEpoch } from "../rl/sampler.ts";
+import { byAge, type Candidate, chooseBatch } from "./batch-choice.ts";
+import { shareQuotas } from "./min-share.ts";
 
 export interface CoordinatorOptions {
   sampler: TaskSampler;
@@ -17,18 +25,32 @@ export interface CoordinatorOptions {
   maxLag: number;
   /** Training steps in all. */
   steps: number;
-  /** Steps done and groups trained so far (a resumed run). */
+  /** Groups that a step may use up, as a multiple of groupsPerStep. @default 1: no dynamic sampling */
+  maxFactor?: number;
+  /** [tasks] least share of every batch. @default none */
+  minShares?: readonly number[];
+  /** How task weights follow a signal. @default they do not */
+  adaptive?: AdaptiveSamplingOptions;
+  /** Steps done and groups used up so far (a resumed run), and what its sampler had come to. */
   step?: number;
   trained?: Iterable<number>;
+  sampling?: SamplingState;
 }
 
-interface Group {
+/** What a checkpoint holds of a sampler whose weights change. */
+export interface SamplingState {
+  /** Changes of weights that matter for the numbers that are not trained. */
+  epochs: WeightEpoch[];
+  averages: TaskAverages[];
+  /** Every number that was issued is below it. */
+  issued: number;
+}
+
+interface Group extends Candidate {
   draw: GroupDraw;
   worker: number;
-  /** Version published when it was leased: no token of the group is older. */
-  startVersion: number;
-  samples: Set<number>;
-  complete: boolean;
+  /** Trained reward of each sample that is in. */
+  rewards: Map<number, number>;
 }
 
 export interface Lease {
@@ -37,20 +59,35 @@ export interface Lease {
   samples: number[];
 }
 
+export interface Batch {
+  /** Groups to train, in ascending number. */
+  groups: number[];
+  /** Groups of equal rewards that are used up beside them. */
+  spares: number[];
+}
+
 export class Coordinator {
   readonly #options: CoordinatorOptions;
   readonly #trained: Set<number>;
   readonly #groups = new Map<number, Group>();
+  readonly #adaptive: AdaptiveWeights | null;
   /** Groups to issue again, before new numbers. */
   #requeued: number[] = [];
   #next = 0;
+  /** Every number issued so far, also by the run that this one resumes, is below it. */
+  #issued: number;
   #step: number;
-  #training: number[] | null = null;
+  #training: Batch | null = null;
 
   constructor(options: CoordinatorOptions) {
+    const { sampler, adaptive, sampling } = options;
     this.#options = options;
     this.#trained = new Set(options.trained ?? []);
     this.#step = options.step ?? 0;
+    this.#issued = sampling?.issued ?? 0;
+    const base = sampler.tasks.map((task) => task.weight);
+    this.#adaptive = adaptive === undefined ? null : new AdaptiveWeights(base, adaptive, sampling?.averages);
+    for (const epoch of sampling?.epochs ?? []) sampler.reweigh(epoch);
   }
 
   /** Weight version = training steps done. */
@@ -62,12 +99,27 @@ export class Coordinator {
     return this.#step >= this.#options.steps;
   }
 
+  /** Used up: in a batch, or as a spare beside one. */
   get trainedGroups(): ReadonlySet<number> {
     return this.#trained;
   }
 
   get inFlight(): number {
     return this.#groups.size;
+  }
+
+  /** [tasks] share of each task in the groups that are issued next. */
+  get shares(): number[] {
+    return this.#options.sampler.shares;
+  }
+
+  /** For a checkpoint that is written now, or after the batch in progress; undefined where weights never change. */
+  get sampling(): SamplingState | undefined {
+    if (this.#adaptive === null) return undefined;
+    let oldest = this.#next;
+    for (const number of this.#groups.keys()) oldest = Math.min(oldest, number);
+    const averages = this.#adaptive.averages.map((one) => one && { ...one });
+    return { epochs: this.#options.sampler.epochs(oldest), averages, issued: this.#issued };
   }
 
   /** Up to `capacity` groups for a worker that has room; empty when pacing holds it back. */
@@ -81,55 +133,57 @@ export class Coordinator {
         const group = this.#groups.get(again)!;
         group.worker = worker;
         // Samples that survive from before the loss keep the group's age.
-        if (group.samples.size === 0) group.startVersion = this.#step;
-        const samples = range(groupSize).filter((sample) => !group.samples.has(sample));
+        if (group.rewards.size === 0) group.startVersion = this.#step;
+        const samples = range(groupSize).filter((sample) => !group.rewards.has(sample));
         leases.push({ draw: group.draw, samples });
         continue;
       }
-      if (this.#trained.size + this.#groups.size >= limit) break;
+      const placed = this.#groups.size - this.#spares().length - (this.#training?.spares.length ?? 0);
+      if (this.#step * groupsPerStep + placed >= limit) break;
       while (this.#trained.has(this.#next)) this.#next++;
       const draw = this.#options.sampler.draw(this.#next++);
-      const group = { draw, worker, startVersion: this.#step, samples: new Set<number>(), complete: false };
-      this.#groups.set(draw.group, group);
+      this.#issued = Math.max(this.#issued, this.#next);
+      const { group, task } = draw;
+      const begun = { group, task, draw, worker, startVersion: this.#step, complete: false, silent: false };
+      this.#groups.set(group, { ...begun, rewards: new Map() });
       leases.push({ draw, samples: range(groupSize) });
     }
     return leases;
   }
 
-  /** A sample reached the learner. Repeats (a worker died after delivering) and strangers are ignored. */
-  received(groupNumber: number, sample: number): void {
+  /**
+   * A sample reached the learner. Repeats (a worker died after delivering) and strangers are ignored.
+   * @param reward what it is trained on.
+   */
+  received(groupNumber: number, sample: number, reward: number): void {
     const group = this.#groups.get(groupNumber);
-    if (group === undefined || group.samples.has(sample)) return;
-    group.samples.add(sample);
-    if (group.samples.size < this.#options.groupSize) return;
+    if (group === undefined || group.rewards.has(sample)) return;
+    group.rewards.set(sample, reward);
+    if (group.rewards.size < this.#options.groupSize) return;
     group.complete = true;
+    group.silent = [...group.rewards.values()].every((other) => other === reward);
     this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
   }
 
   /** A worker died: what it had not delivered is issued again, oldest first. */
   workerLost(worker: number): number {
     const lost = [...this.#groups.values()].filter((group) => group.worker === worker && !group.complete);
-    const numbers = lost.map((group) => group.draw.group).filter((number) => !this.#requeued.includes(number));
+    const numbers = lost.map((group) => group.group).filter((number) => !this.#requeued.includes(number));
     this.#requeued = [...this.#requeued, ...numbers].sort((a, b) => a - b);
     return numbers.length;
   }
 
-  /** The groups of the next batch in ascending number, or null while it must wait. One batch at a time. */
-  nextBatch(): number[] | null {
-    const { groupsPerStep, maxLag } = this.#options;
+  /** The next batch, or null while it must wait. One at a time. */
+  nextBatch(): Batch | null {
+    const { groupsPerStep: size, maxLag, minShares } = this.#options;
     if (this.#training !== null || this.finished) return null;
-    const complete = [...this.#groups.values()].filter((group) => group.complete);
-    if (complete.length < groupsPerStep) return null;
-    const byAge = (a: Group, b: Group) => a.startVersion - b.startVersion || a.draw.group - b.draw.group;
-    const chosen = complete.sort(byAge).slice(0, groupsPerStep);
-    const taken = new Set(chosen);
-    const left = [...this.#groups.values()].filter((group) => !taken.has(group)).sort(byAge);
-    // Earliest deadline first is feasible exactly when, for every k, the groups due within k further steps fit in them.
-    for (const [place, group] of left.entries()) {
-      const stepsLeft = group.startVersion + maxLag - this.#step;
-      if (place >= stepsLeft * groupsPerStep) return null;
-    }
-    this.#training = chosen.map((group) => group.draw.group).sort((a, b) => a - b);
+    const spares = this.#spares();
+    const candidates = [...this.#groups.values()].filter((group) => !spares.includes(group));
+    const quotas = minShares === undefined ? [] : shareQuotas(minShares, size, this.#step);
+    const chosen = chooseBatch(candidates, { step: this.#step, size, maxLag, quotas });
+    if (chosen === null) return null;
+    this.#training = { groups: ascending(chosen), spares: ascending(spares) };
+    this.#adapt([...chosen, ...spares]);
     return this.#training;
   }
 
@@ -137,25 +191,51 @@ export class Coordinator {
   incomplete(): number[] {
     return [...this.#groups.values()]
       .filter((group) => !group.complete)
-      .sort((a, b) => a.startVersion - b.startVersion || a.draw.group - b.draw.group)
-      .map((group) => group.draw.group);
+      .sort(byAge)
+      .map((group) => group.group);
   }
 
   trained(groups: readonly number[]): void {
-    if (this.#training === null || groups.length !== this.#training.length) {
+    if (this.#training === null || groups.length !== this.#training.groups.length) {
       throw new AgentRLError("PIPELINE", "A batch was reported trained that was not asked for", {
         where: "coordinator",
         got: groups,
         expected: JSON.stringify(this.#training),
       });
     }
-    for (const group of groups) {
+    for (const group of [...groups, ...this.#training.spares]) {
       this.#groups.delete(group);
       this.#trained.add(group);
     }
     this.#training = null;
     this.#step++;
   }
+
+  /** Groups without a signal that take no place, of those that no batch has yet. */
+  #spares(): Group[] {
+    const { groupsPerStep, maxFactor = 1 } = this.#options;
+    const most = Math.floor((maxFactor - 1) * groupsPerStep + 1e-9);
+    if (most === 0) return [];
+    const taken = new Set([...(this.#training?.groups ?? []), ...(this.#training?.spares ?? [])]);
+    return [...this.#groups.values()]
+      .filter((group) => group.silent && !taken.has(group.group))
+      .sort(byAge)
+      .slice(0, most);
+  }
+
+  /** Learns from the groups that a batch uses up, in an order that does not depend on timing. */
+  #adapt(groups: readonly Group[]): void {
+    if (this.#adaptive === null) return;
+    for (const { task, rewards } of [...groups].sort((a, b) => a.group - b.group)) {
+      const inOrder = [...rewards].sort(([a], [b]) => a - b).map(([, reward]) => reward);
+      this.#adaptive.observe(task, inOrder.reduce((sum, reward) => sum + reward, 0) / inOrder.length);
+    }
+    this.#options.sampler.reweigh([this.#issued, this.#adaptive.weights()]);
+  }
+}
+
+function ascending(groups: readonly Group[]): number[] {
+  return groups.map((group) => group.group).sort((a, b) => a - b);
 }
 
 function range(n: number): number[] {

@@ -5,7 +5,6 @@
  */
 import type { Message, ToolSpec } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
-import type { SeedWords } from "../generate/sampling.ts";
 import type { Endpoint } from "../policy/endpoint.ts";
 import { alignLogProbs } from "../policy/endpoint-tokens.ts";
 import { mix32 } from "../rl/sampler.ts";
@@ -19,7 +18,6 @@ export interface EndpointPolicyOptions {
   tools: readonly ToolSpec[];
   /** Tokens that the episode may hold. */
   contextLimit: number;
-  seed: SeedWords;
 }
 
 export class EndpointPolicy implements TurnPolicy {
@@ -30,10 +28,12 @@ export class EndpointPolicy implements TurnPolicy {
   }
 
   /** @throws AgentRLError ENVIRONMENT when the server gives no turn: as any outer fault, the sample is played again. */
-  async take({ record, messages, turn }: TurnRequest): Promise<TakenTurn> {
-    const { endpoint, dialect, tools, contextLimit, seed } = this.#options;
-    const drawn = mix32(mix32(mix32(seed.key, seed.group), seed.sample), turn);
-    const said = await endpoint.complete({ messages: withOwnIds(messages), tools, seed: drawn }).catch((error) => {
+  async take({ record, messages, turn, options }: TurnRequest): Promise<TakenTurn> {
+    const { endpoint, dialect, tools, contextLimit } = this.#options;
+    const { key, group, sample } = options.seed;
+    const seed = mix32(mix32(mix32(key, group), sample), turn);
+    const request = { messages: withOwnIds(messages), tools, seed, maxTokens: options.maxTokens };
+    const said = await endpoint.complete(request).catch((error) => {
       throw new AgentRLError("ENVIRONMENT", error instanceof Error ? error.message : String(error), { cause: error });
     });
     if (said.end === "context") return { end: "context" };

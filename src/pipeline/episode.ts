@@ -92,8 +92,8 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     open: () => conversation,
     policy: PolicyId.current,
     tokenizer: dialect.tokenizer,
-    turn: { stopTokens: dialect.stopTokens, maxTokens: limits.maxTokensPerTurn, sampling, seed },
   });
+  const options = { stopTokens: dialect.stopTokens, maxTokens: limits.maxTokensPerTurn, sampling, seed };
   const turns: Turn[] = [];
   const metrics: Record<string, number> = {};
   let environmentMs = 0;
@@ -102,7 +102,7 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
   while (endReason === null) {
     const start = record.length;
     const chosen = pool?.choose(turns.length);
-    const taken = await (chosen?.policy ?? current).take({ record, messages, turn: turns.length });
+    const taken = await (chosen?.policy ?? current).take({ record, messages, turn: turns.length, options });
     const turn: Turn = { start, end: record.length, reward: 0, parseFailure: false };
     if (pool !== undefined) turn.policy = chosen?.name ?? currentPolicy;
     turns.push(turn);

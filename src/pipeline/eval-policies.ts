@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { AgentRLError } from "../errors.ts";
+import { latestCheckpoint } from "./checkpoint.ts";
 
 export type Policy =
   | { kind: "expert" | "random" }
@@ -17,12 +18,18 @@ export function policyOf(named: string | readonly string[]): Policy {
   if (name === undefined || others.length > 0) {
     throw new AgentRLError("USAGE", "Several policies are endpoints, or there is one.", {
       got: names.join(", ") || "none",
-      expected: "expert, random, a model folder, or one or more of http://host/v1#model",
+      expected: "expert, random, a model folder or a run's folder, or one or more of http://host/v1#model",
       hint: "Evaluate the policies one after the other.",
     });
   }
   if (name === "expert" || name === "random") return { kind: name };
-  return { kind: "model", folder: name };
+  return { kind: "model", folder: modelOf(name) };
+}
+
+/** The model folder itself, or the newest checkpoint's of a run's folder. */
+function modelOf(folder: string): string {
+  const newest = latestCheckpoint(join(folder, "checkpoints"));
+  return newest === null ? folder : join(newest, "model");
 }
 
 export function isEndpoint(name: string): boolean {

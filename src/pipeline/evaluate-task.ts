@@ -7,7 +7,7 @@ import type { Trajectory } from "../rl/trajectory.ts";
 import type { Dialect } from "./episode.ts";
 import { type EvaluatedEpisode, type PlayedEpisode, playEpisodes } from "./eval-episodes.ts";
 import { enginePlayer } from "./eval-players.ts";
-import { ofLevels } from "./task-mix.ts";
+import { panelOf } from "./panel.ts";
 
 export interface EvaluateTaskOptions {
   engine: Engine;
@@ -31,22 +31,22 @@ export interface EvaluateTaskOptions {
 
 export async function evaluateTask(options: EvaluateTaskOptions): Promise<EvalReport> {
   const { environment, split, policy, onEpisode, ...play } = options;
-  const indices = ofLevels(environment, split, options.levels).slice(0, options.episodes);
+  const { name: panel, indices } = panelOf(environment, options);
   const player = enginePlayer({ ...options, ...(onEpisode && { onTrajectory: onEpisode }) });
   const refs = indices.map((index, position) => ({ run: 0, position, index }));
   return reportOf(
-    { task: environment.name, split, policy },
+    { task: environment.name, split, panel, policy },
     await playEpisodes({ ...play, environment, split, refs, player }),
   );
 }
 
 /** The report of all counted episodes, with the number of those that are not. */
 export function reportOf(
-  { task, split, policy }: { task: string; split?: string; policy: string },
+  { task, split, panel, policy }: { task: string; split?: string; panel?: string; policy: string },
   episodes: readonly EvaluatedEpisode[],
 ): EvalReport {
   const played = episodes.filter((episode): episode is PlayedEpisode => episode.type === "episode");
-  const report = summarize(task, split, policy, played);
+  const report = { ...summarize(task, split, policy, played), ...(panel !== undefined && { panel }) };
   const faults = episodes.length - played.length;
   return faults === 0 ? report : { ...report, faults };
 }

@@ -24,7 +24,7 @@ import { endpointPlayer, enginePlayer, scriptedPlayer } from "./eval-players.ts"
 import { modelFingerprint, type Policy, policyOf } from "./eval-policies.ts";
 import { reportOf } from "./evaluate-task.ts";
 import { openDevice, resolveDevice } from "./open-device.ts";
-import { ofLevels } from "./task-mix.ts";
+import { assertPanel, panelOf } from "./panel.ts";
 
 export interface EvaluationOptions {
   /** Environment, or a path to a file that defines one; behind a controller, the name that its workers registered. */
@@ -64,6 +64,8 @@ export interface EvaluationOptions {
   concurrency?: number;
   /** Tries for one episode in which the environment fails. @default 3 */
   tries?: number;
+  /** Hash of the panel that is to be played, as in its name: another one is refused. */
+  panel?: string;
   /** JSON lines of all episodes, with their transcripts, each written as it ends. */
   out?: string;
   /** Go on from the episodes that `out` holds. */
@@ -102,7 +104,9 @@ async function evaluate(options: EvaluationOptions, policy: Policy, environment:
   const { seed, runs = 1, out, onEpisode } = options;
   const split = options.split ?? (options.data === undefined && options.controller === undefined ? "eval" : "data");
   const { hash } = environment.split(split);
-  const tasks = ofLevels(environment, split, options.levels).slice(0, options.episodes);
+  const panel = panelOf(environment, { ...options, split });
+  assertPanel(panel, options.panel, "the panel that is asked for");
+  const tasks = panel.indices;
   const refs: EpisodeRef[] = Array.from({ length: runs }, (_, run) =>
     tasks.map((index, position) => ({ run, position, index })),
   ).flat();
@@ -134,7 +138,7 @@ async function evaluate(options: EvaluationOptions, policy: Policy, environment:
     // A worker does not tell which of its environment's splits it serves.
     const named = {
       task: environment.name,
-      ...(options.controller === undefined && { split }),
+      ...(options.controller === undefined && { split, panel: panel.name }),
       policy: nameOf(options),
     };
     const counted = episodes.filter((episode) => episode.type === "episode");

@@ -22,16 +22,22 @@ const packr = new Packr({ useRecords: false });
 
 export interface FailedBatch {
   config: TrainConfig;
+  /** [config.tasks] what the environments call themselves. */
+  taskNames: string[];
   /** Checkpoint of the weights before the step. */
   checkpoint: string;
   groups: Trajectory[][];
 }
 
 /** Writes it into the run's folder and returns the file. */
-export function writeFailedBatch(run: string, step: number, { config, checkpoint, groups }: FailedBatch): string {
+export function writeFailedBatch(run: string, step: number, batch: FailedBatch): string {
+  const { config, taskNames, checkpoint, groups } = batch;
   const file = join(run, `failed-step-${String(step).padStart(6, "0")}.batch`);
   const records = groups.map((group) => group.map(encodeTrajectory));
-  writeFileSync(file, packr.pack({ format, config, checkpoint: relative(run, checkpoint), groups: records }));
+  writeFileSync(
+    file,
+    packr.pack({ format, config, taskNames, checkpoint: relative(run, checkpoint), groups: records }),
+  );
   return file;
 }
 
@@ -43,7 +49,7 @@ export function readFailedBatch(file: string): FailedBatch {
       got,
       expected: "a file failed-step-….batch of a run's folder",
     });
-  let content: { format?: unknown; config: unknown; checkpoint: string; groups: Uint8Array[][] };
+  let content: { format?: unknown; config: unknown; taskNames: string[]; checkpoint: string; groups: Uint8Array[][] };
   try {
     content = packr.unpack(readFileSync(file)) as typeof content;
   } catch (error) {
@@ -52,6 +58,7 @@ export function readFailedBatch(file: string): FailedBatch {
   if (content?.format !== format) throw refuse(`format ${JSON.stringify(content?.format)}`);
   return {
     config: trainSchema.parse(content.config),
+    taskNames: content.taskNames,
     checkpoint: resolve(dirname(file), content.checkpoint),
     groups: content.groups.map((group) => group.map(decodeTrajectory)),
   };
@@ -62,14 +69,14 @@ export function readFailedBatch(file: string): FailedBatch {
  * @throws AgentRLError "NOT_FINITE" as the run did.
  */
 export async function replayFailedBatch(file: string): Promise<GradientMetrics & { gradNorm: number }> {
-  const { config, checkpoint, groups } = readFailedBatch(file);
+  const { config, taskNames, checkpoint, groups } = readFailedBatch(file);
   const { state, modelFolder, critic } = readCheckpoint(checkpoint);
   const model = loadModelFolder(modelFolder);
   const rows = { train: passSize(config).maxRows, decode: 0 };
   const device = await openDevice(await resolveDevice(config), config.learner.threads, { config: model.config, rows });
   const weights = loadCompute(device, model, "weights");
   model.tensors.close();
-  const gradient = new BatchGradient(device, model.config, config);
+  const gradient = new BatchGradient(device, model.config, config, taskNames);
   loadCritic(gradient, critic, checkpoint);
   const metrics = await gradient.compute(weights, groups, state.step);
   const gradNorm = Math.sqrt(await device.sumSquares(gradient.grads.arena, gradient.grads.layout.length));

@@ -17,7 +17,7 @@ import { WeightBoard } from "../shm/weight-board.ts";
 import { BatchGradient } from "./batch-gradient.ts";
 import { batchMetrics } from "./batch-metrics.ts";
 import { readCheckpoint, readStaleWeights, writeCheckpoint } from "./checkpoint.ts";
-import { fromRanges, type Setup } from "./messages.ts";
+import type { GroupBooks, Setup } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import { maxLagOf } from "./plan.ts";
 import { checkpointsOf } from "./pool-models.ts";
@@ -29,7 +29,8 @@ import { Verifier } from "./verifier.ts";
 
 export class LearnerState {
   step = 0;
-  trainedGroups: number[] = [];
+  /** What the run that is resumed had used up. */
+  books: GroupBooks = { trainedGroups: [] };
   readonly #setup: Setup;
   readonly #config: TrainConfig;
   readonly #device: Device;
@@ -49,7 +50,7 @@ export class LearnerState {
     this.#device = device;
     this.#model = model;
     this.#board = board;
-    this.#gradient = new BatchGradient(device, model.config, config);
+    this.#gradient = new BatchGradient(device, model.config, config, setup.taskNames);
     const { beta1, beta2, eps, weightDecay } = config.optimizer;
     this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
 
@@ -60,8 +61,9 @@ export class LearnerState {
       this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
       loadCritic(this.#gradient, critic, setup.resume);
       this.step = state.step;
-      this.trainedGroups = fromRanges(state.trainedGroups);
       for (const version of state.staleVersions ?? []) this.#restore(version, readStaleWeights(setup.resume, version));
+      const { trainedGroups, sampling } = state;
+      this.books = { trainedGroups, ...(sampling && { sampling }) };
     }
     const slot = board.beginWrite();
     slot.data.set(packTensors(model.config, (name) => model.tensors.read(name)));
@@ -90,8 +92,13 @@ export class LearnerState {
     return new LearnerState(setup, device, model, board);
   }
 
-  /** One optimizer step on complete groups. */
-  async train(groups: Trajectory[][]): Promise<StepMetrics> {
+  /** What a sample is trained on. */
+  rewardOf(trajectory: Trajectory): number {
+    return this.#gradient.tasks.rewardOf(trajectory);
+  }
+
+  /** One optimizer step on complete groups. `spares` are those that dynamic sampling uses up beside them. */
+  async train(groups: Trajectory[][], spares: Trajectory[][] = []): Promise<StepMetrics> {
     const started = performance.now();
     const { optimizer, verify } = this.#config;
     const trajectories = groups.flat();
@@ -102,15 +109,16 @@ export class LearnerState {
       this.#config.seed + this.step,
     );
     const verified = performance.now();
-    const gradient = await this.#gradient.compute(this.#current.compute, groups, this.step);
+    const { gradientShares, ...gradient } = await this.#gradient.compute(this.#current.compute, groups, this.step);
     const lr = learningRate(scheduleOf(optimizer, this.#config.steps), this.step + 1);
     const { gradNorm, checksum } = await this.#update(lr);
     const done = performance.now();
     return {
       step: this.step,
       version: this.step,
-      ...batchMetrics(trajectories, this.step - 1),
+      ...batchMetrics([...trajectories, ...spares.flat()], this.step - 1, gradientShares),
       ...gradient,
+      spareGroups: spares.length,
       gradNorm,
       lr,
       mismatch: checked.tokens > 0 ? checked.mismatch : null,
@@ -159,7 +167,7 @@ export class LearnerState {
   }
 
   /** Writes a checkpoint and returns its folder. */
-  async save(trainedGroups: [number, number][]): Promise<string> {
+  async save(books: GroupBooks): Promise<string> {
     const { step, m, v } = await this.#optimizer.state();
     const critic = await this.#gradient.critic?.state();
     const stale = this.#stale.copies(this.step);
@@ -171,7 +179,7 @@ export class LearnerState {
           step: this.step,
           seed: this.#config.seed,
           configHash: this.#setup.configHash,
-          trainedGroups,
+          ...books,
           optimizerStep: step,
           ...(stale.size > 0 && { staleVersions: [...stale.keys()] }),
           checksum: this.#checksums.get(this.step)!,

@@ -10,10 +10,12 @@ import { Ring } from "../shm/ring.ts";
 import { connectToSupervisor } from "./children.ts";
 import { writeFailedBatch } from "./failed-batch.ts";
 import { LearnerState } from "./learner-state.ts";
-import { type FromLearner, type Setup, type ToLearner, toRanges } from "./messages.ts";
+import { type FromLearner, fromRanges, type GroupBooks, type Setup, type ToLearner, toRanges } from "./messages.ts";
 
 let setup: Setup | null = null;
 let state: LearnerState | null = null;
+/** As the last step left them. */
+let books: GroupBooks = { trainedGroups: [] };
 const groups = new Map<number, Map<number, Trajectory>>();
 const trained = new Set<number>();
 
@@ -34,7 +36,7 @@ async function collect({ ring: name }: Setup): Promise<void> {
       groups.set(group, samples);
     }
     record.ack();
-    send({ type: "received", group, sample });
+    send({ type: "received", group, sample, reward: state!.rewardOf(trajectory) });
   }
 }
 
@@ -52,20 +54,24 @@ async function handle(message: ToLearner): Promise<void> {
   if (message.type === "setup") {
     setup = message.setup;
     state = await LearnerState.open(setup);
-    for (const group of state.trainedGroups) trained.add(group);
+    books = state.books;
+    for (const group of fromRanges(books.trainedGroups)) trained.add(group);
     collect(setup).catch(fail);
-    send({ type: "ready", step: state.step, trainedGroups: toRanges(state.trainedGroups) });
+    send({ type: "ready", step: state.step, trainedGroups: books.trainedGroups });
   } else if (message.type === "train") {
     const batch = batchOf(message.groups);
-    const metrics = await state!.train(batch).catch((error) => keepFailure(error, batch));
-    for (const group of message.groups) {
+    const spares = batchOf(message.spares);
+    const metrics = await state!.train(batch, spares).catch((error) => keepFailure(error, batch));
+    for (const group of [...message.groups, ...message.spares]) {
       groups.delete(group);
       trained.add(group);
     }
-    if (message.checkpoint) await save(message.trainedGroups);
+    books = message.books;
+    if (message.checkpoint) await save();
     send({ type: "trained", groups: message.groups, metrics });
   } else if (message.type === "checkpoint") {
-    await save(message.trainedGroups);
+    books = message.books;
+    await save();
   } else {
     process.exit(0);
   }
@@ -74,9 +80,10 @@ async function handle(message: ToLearner): Promise<void> {
 /** Keeps the last good weights, and the batch for `agentrl replay`. @throws the error, with where they are. */
 async function keepFailure(error: unknown, batch: Trajectory[][]): Promise<never> {
   if (!(error instanceof AgentRLError) || error.code !== "NOT_FINITE") throw error;
-  const checkpoint = await state!.save(toRanges(trained));
+  const checkpoint = await state!.save({ ...books, trainedGroups: toRanges(trained) });
   const file = writeFailedBatch(dirname(setup!.checkpoints), state!.step + 1, {
     config: setup!.config,
+    taskNames: setup!.taskNames,
     checkpoint,
     groups: batch,
   });
@@ -87,8 +94,8 @@ async function keepFailure(error: unknown, batch: Trajectory[][]): Promise<never
   });
 }
 
-async function save(trainedGroups: [number, number][]): Promise<void> {
-  const folder = await state!.save(trainedGroups);
+async function save(): Promise<void> {
+  const folder = await state!.save(books);
   send({ type: "saved", step: state!.step, folder });
 }
 

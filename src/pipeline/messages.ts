@@ -4,6 +4,7 @@
  */
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
+import type { SamplingState } from "./coordinator.ts";
 import type { ResolvedDevice } from "./open-device.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 
@@ -22,6 +23,15 @@ export interface Setup {
   checkpoints: string;
   /** Hash that ties a checkpoint to the config it belongs to. */
   configHash: string;
+  /** [config.tasks] what the environments call themselves: the names in trajectories and metrics. */
+  taskNames: string[];
+}
+
+/** What the supervisor knows of the groups, for a checkpoint. */
+export interface GroupBooks {
+  trainedGroups: [number, number][];
+  /** Where task weights change during the run. */
+  sampling?: SamplingState;
 }
 
 export interface GroupLease {
@@ -49,14 +59,16 @@ export type FromRollout =
 
 export type ToLearner =
   | { type: "setup"; setup: Setup }
-  | { type: "train"; groups: number[]; checkpoint: boolean; trainedGroups: [number, number][] }
-  | { type: "checkpoint"; trainedGroups: [number, number][] }
+  /** `spares` are used up beside the groups that are trained; `books` are those after the step. */
+  | { type: "train"; groups: number[]; spares: number[]; checkpoint: boolean; books: GroupBooks }
+  | { type: "checkpoint"; books: GroupBooks }
   | { type: "stop" };
 
 export type FromLearner =
   | { type: "started" }
   | { type: "ready"; step: number; trainedGroups: [number, number][] }
-  | { type: "received"; group: number; sample: number }
+  /** `reward` is what the sample is trained on. */
+  | { type: "received"; group: number; sample: number; reward: number }
   | { type: "trained"; groups: number[]; metrics: StepMetrics }
   | { type: "saved"; step: number; folder: string }
   | { type: "failed"; message: string; code: string };

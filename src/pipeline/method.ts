@@ -1,6 +1,7 @@
 /** The learning method of a config: which advantages, which loss, and both as formulas for --dry-run. */
 import { type AlgorithmConfig, decoupling } from "../config/algorithm.ts";
 import type { TrainConfig } from "../config/train.ts";
+import { algorithmOf, hasOwnAdvantage } from "../config/train-tasks.ts";
 import * as actorCritic from "../rl/advantages/actor-critic.ts";
 import * as drGrpo from "../rl/advantages/dr-grpo.ts";
 import type { Estimator, Sample } from "../rl/advantages/estimator.ts";
@@ -26,6 +27,7 @@ import * as kl from "../rl/objectives/kl.ts";
 import type { Objective, Penalty, TokenBatch } from "../rl/objectives/objective.ts";
 import * as ppo from "../rl/objectives/ppo.ts";
 import * as sapo from "../rl/objectives/sapo.ts";
+import type { LossMean } from "../rl/token-scales.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 
 /** The scored tokens of a micro-batch, before a correction. */
@@ -111,8 +113,8 @@ export function methodOf(algorithm: AlgorithmConfig): Method {
 
 /** The loss in force, with its constants. */
 export function lossFormula(config: TrainConfig): string {
-  const { algorithm, rollout } = config;
-  const { correction, kl: klOptions, entropyBonus, incompletePenalty, lossMean } = algorithm;
+  const { algorithm, rollout, crossPolicy } = config;
+  const { correction, kl: klOptions, entropyBonus } = algorithm;
   const cut = rollout.topK > 0 || rollout.topP < 1 || rollout.minP > 0;
   const corrects = correction.method !== "none";
   const decouples = decoupling.includes(correction.method);
@@ -123,29 +125,98 @@ export function lossFormula(config: TrainConfig): string {
     }${entropyBonus > 0 ? ` + ${entropy.formula({ coefficient: entropyBonus })}` : ""} ]`,
     `f_t  = ${f}`,
     decouples ? "ρ_t  = π(t) / π_prox(t)" : "ρ_t  = exp(log π(t) - log μ(t)), μ as recorded while sampling",
+    ...behaviourFormula(config),
     ...(corrects ? [`c_t  = ${correctionOf(correction).formula}, constant; μ as recorded while sampling`] : []),
     ...(decouples
       ? [
           correction.proximal === "recomputed"
             ? "π_prox = the weights at the start of the step: ρ_t is exactly 1"
-            : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions",
+            : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions" +
+              (crossPolicy?.pool.some(({ kind, logProbs }) => kind === "checkpoint" || logProbs)
+                ? ", ∞ where it is of no version"
+                : ""),
         ]
       : []),
-    lossMean === "trajectory"
-      ? "w_t  = 1 / (M |o_i|): M trajectories that carry gradient, |o_i| sampled tokens in t's"
-      : "w_t  = 1 / N: N sampled tokens that carry gradient",
+    ...weightFormula(config),
     ...(cut ? ["κ_t  = probability mass that the cut (topK, topP, minP) kept when t was drawn"] : []),
     ...(klOptions.coefficient > 0 ? [`${kl.distance}; π_ref: model.path`] : []),
     ...advantagesOf(algorithm).formula,
+    ...config.tasks.filter(hasOwnAdvantage).flatMap((task) => {
+      const { formula } = advantagesOf(algorithmOf(algorithm, task));
+      return formula.map((line) => line.replace(/^A +/, `A of ${task.name} `));
+    }),
     ...criticFormula(algorithm),
-    `r    = the environment's reward, ${incompletePenalty} where the policy did not complete`,
+    ...rewardFormula(config),
   ].join("\n");
+}
+
+/** How much a token weighs, and which are left out. */
+function weightFormula({ algorithm, tasks, rollout }: TrainConfig): string[] {
+  const { lossMean, filters, kl: klOptions, entropyBonus } = algorithm;
+  const all =
+    filters.zeroVariance === "keep" || klOptions.coefficient > 0 || entropyBonus > 0 || needsCritic(algorithm);
+  const counted = all ? "of the batch" : "that carry gradient";
+  const { maxFactor } = filters.dynamicSampling;
+  const most = Math.floor(maxFactor * rollout.groupsPerStep + 1e-9);
+  return [
+    shareFormula(lossMean, rollout.contextLimit, counted, tasks),
+    ...(filters.overlong === "mask"
+      ? ["       episodes that the length or context limit ended have no part in it, but in their group's mean"]
+      : []),
+    ...(maxFactor > 1
+      ? [
+          `       a batch is ${rollout.groupsPerStep} groups of unequal r, unless ${most} groups do not hold as many: then equal ones fill it`,
+        ]
+      : []),
+  ];
+}
+
+function shareFormula(mean: LossMean, longest: number, counted: string, tasks: TrainConfig["tasks"]): string {
+  if (tasks.some((task) => task.lossWeight !== tasks[0]!.lossWeight)) {
+    const weights = tasks.map((task) => `${task.name} ${task.lossWeight}`).join(", ");
+    const weight = `c the loss weight of t's task (${weights}), Σ over the`;
+    switch (mean) {
+      case "trajectory":
+        return `w_t  = c / (|o_i| Σ c): ${weight} trajectories ${counted}, |o_i| sampled tokens in t's`;
+      case "token":
+        return `w_t  = c / Σ c: ${weight} sampled tokens ${counted}`;
+      case "constant":
+        return `w_t  = c / (${longest} Σ c): ${weight} trajectories ${counted}`;
+    }
+  }
+  switch (mean) {
+    case "trajectory":
+      return `w_t  = 1 / (M |o_i|): M trajectories ${counted}, |o_i| sampled tokens in t's`;
+    case "token":
+      return `w_t  = 1 / N: N sampled tokens ${counted}`;
+    case "constant":
+      return `w_t  = 1 / (M ${longest}): M trajectories ${counted}`;
+  }
+}
+
+function rewardFormula({ algorithm, tasks }: TrainConfig): string[] {
+  const own = tasks.flatMap(({ name, algorithm: { incompletePenalty } }) =>
+    incompletePenalty === undefined ? [] : [`${name}: ${incompletePenalty}`],
+  );
+  const other = own.length === 0 ? "" : ` (${own.join(", ")})`;
+  return [`r    = the environment's reward, ${algorithm.incompletePenalty}${other} where the policy did not complete`];
+}
+
+/** Whose log-probabilities μ is made of, where there are several policies. */
+function behaviourFormula({ crossPolicy }: TrainConfig): string[] {
+  if (crossPolicy === undefined) return [];
+  const trained = crossPolicy.pool.filter(({ kind, logProbs }) => kind !== "endpoint" || logProbs);
+  const names = ["the current one", ...trained.map(({ name }) => name)];
+  const context = crossPolicy.pool.filter((member) => !trained.includes(member)).map(({ name }) => name);
+  return [
+    `μ    = the policy that sampled t: ${names.join(", ")}${context.length > 0 ? `; tokens of ${context.join(", ")} are context` : ""}`,
+  ];
 }
 
 function criticFormula(algorithm: AlgorithmConfig): string[] {
   if (!needsCritic(algorithm)) return [];
   const { trunk, coefficient } = algorithm.critic;
-  const share = algorithm.lossMean === "trajectory" ? "1 / (M K_i)" : "1 / Σ K_i";
+  const share = algorithm.lossMean === "token" ? "1 / Σ K_i" : "1 / (M K_i)";
   const asked = algorithm.advantage === "gae-turn" ? "turns" : "sampled tokens";
   return [
     `V_k  = w·h_k + b, trained by ½ Σ_k u_k (V_k - R_k)², R_k = A_k + V_k a constant, u_k = ${share}: K_i ${asked} in k's trajectory`,

@@ -56,6 +56,7 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
     ringBytes: Math.max(8 * 2 ** 20, 8 * largestRecord),
     memory: estimateMemory(model, {
       ...passSize(config),
+      severalTasks: config.tasks.length > 1,
       reference: config.algorithm.kl.coefficient > 0,
       pages,
       boardSlots,

@@ -62,7 +62,7 @@ export class PolicyPool {
         const member = this.#members[i]!;
         let policy = taking.get(i);
         if (policy === undefined) {
-          policy = this.#policyOf(member, { task, tools, seed }, open);
+          policy = this.#policyOf(member, tools, open);
           taking.set(i, policy);
         }
         return { name: member.name, policy };
@@ -78,11 +78,15 @@ export class PolicyPool {
     return this.#members.flatMap((member) => ("engine" in member ? [member.engine.stats] : []));
   }
 
-  #policyOf(member: Member, { tools, seed }: EpisodeSeat, open: Conversation[]): TurnPolicy {
+  #policyOf(member: Member, tools: readonly ToolSpec[], open: Conversation[]): TurnPolicy {
     const { dialect, config } = this.#options;
-    const { contextLimit, maxTokensPerTurn, temperature, topK, topP, minP } = config.rollout;
     if ("endpoint" in member) {
-      return new EndpointPolicy({ endpoint: member.endpoint, dialect, tools, contextLimit, seed });
+      return new EndpointPolicy({
+        endpoint: member.endpoint,
+        dialect,
+        tools,
+        contextLimit: config.rollout.contextLimit,
+      });
     }
     return new EnginePolicy({
       open: () => {
@@ -92,19 +96,13 @@ export class PolicyPool {
       },
       policy: member.policy,
       tokenizer: dialect.tokenizer,
-      turn: {
-        stopTokens: dialect.stopTokens,
-        maxTokens: maxTokensPerTurn,
-        sampling: { temperature, topK, topP, minP },
-        seed,
-      },
     });
   }
 
   #open(member: PoolMember): Member {
     const { config, device, model, board } = this.#options;
     const { name } = member;
-    const { temperature, maxTokensPerTurn, maxSequences, contextLimit } = config.rollout;
+    const { temperature, maxSequences, contextLimit } = config.rollout;
     const engine = (weights: WeightSource) =>
       new Engine({ device, config: model, weights, maxConversations: maxSequences, contextLimit });
     switch (member.kind) {
@@ -122,7 +120,6 @@ export class PolicyPool {
           url: member.url!,
           model: member.model!,
           temperature,
-          maxTokensPerTurn,
           ...endpointPatience,
           ...(apiKey !== undefined && { apiKey }),
           ...(member.logProbs && { logProbs: true }),

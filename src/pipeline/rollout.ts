@@ -107,7 +107,7 @@ class RolloutProcess {
           episodes,
           concurrency: config.rollout.groupSize,
           sampling: { ...this.#sampling(), temperature },
-          maxTokensPerTurn: config.rollout.maxTokensPerTurn,
+          maxTokensPerTurn: config.tasks[task]!.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
           maxTurns: config.tasks[task]!.maxTurns ?? environment.maxTurns,
           seed: config.seed,
         }),
@@ -154,7 +154,7 @@ class RolloutProcess {
             dialect: this.#dialect,
             limits: {
               maxTurns: task.maxTurns ?? environment.maxTurns,
-              maxTokensPerTurn: config.rollout.maxTokensPerTurn,
+              maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
               endOnFailure: config.rollout.endOnFailure,
             },
             sampling: this.#sampling(),

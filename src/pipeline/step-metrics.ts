@@ -8,10 +8,18 @@ export interface TaskMetrics {
   /** Share of episodes with the full reward. */
   success: number;
   sampledTokens: number;
+  /** Share of the step's sampled tokens, and of its gradient: |g_k| / Σ_j |g_j|, g_k the gradient of this task's tokens. */
+  tokenShare: number;
+  gradientShare: number;
+  /** Versions by which the current policy's tokens were older than the weights they trained. */
   meanLag: number;
   maxLag: number;
   turns: number;
+  /** Of the current policy's turns. */
   parseFailureRate: number;
+  /** In a run with a pool: share of the tokens of turns that each policy wrote, and how much of its tokens is trained. */
+  policyShare?: Record<string, number>;
+  policyTrained?: Record<string, number>;
   endReasons: Partial<Record<EndReason, number>>;
 }
 
@@ -40,6 +48,10 @@ export interface StepMetrics {
   sampledTokens: number;
   trainedTokens: number;
   zeroVarianceGroups: number;
+  /** Groups of equal rewards that dynamic sampling used up beside the batch; they count in the metrics of the tasks. */
+  spareGroups: number;
+  /** Episodes that the overlong filter masked. */
+  overlongEpisodes: number;
   meanLag: number;
   maxLag: number;
   /** Largest |recorded − recomputed| log-probability over the compared tokens. 0 compared is not a 0. */

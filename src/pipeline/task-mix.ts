@@ -45,6 +45,22 @@ export function ofLevels(
   });
 }
 
+/**
+ * [tasks] what the environments call themselves, by which trajectories, metrics and per-task settings are told apart.
+ * @throws AgentRLError CONFIG when two have one name.
+ */
+export function taskNamesOf(environments: readonly Environment[]): string[] {
+  const names = environments.map((environment) => environment.name);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice === undefined) return names;
+  throw new AgentRLError("CONFIG", `Two of the tasks call themselves ${twice}`, {
+    where: "tasks",
+    got: names.join(", "),
+    expected: "environments of different names",
+    hint: "Rename one, where it is defined.",
+  });
+}
+
 /** The levels that a config chooses for a task. */
 export function levelsOf({ levels }: TaskConfig): number[] | undefined {
   return levels === undefined ? undefined : Object.keys(levels).map(Number);

@@ -19,21 +19,24 @@ import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
 import { type Child, startChild } from "./children.ts";
 import { Coordinator } from "./coordinator.ts";
 import { openEnvironment } from "./environments.ts";
+import { modelFingerprint } from "./eval-policies.ts";
 import {
   type FromLearner,
   type FromRollout,
   fromRanges,
+  type GroupBooks,
   type Setup,
   type ToLearner,
   type ToRollout,
   toRanges,
 } from "./messages.ts";
 import { resolveDevice } from "./open-device.ts";
+import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun } from "./plan.ts";
 import { checkPool } from "./pool-models.ts";
 import { recordSession } from "./run-record.ts";
 import type { StepMetrics } from "./step-metrics.ts";
-import { levelsOf, ofLevels, taskMix } from "./task-mix.ts";
+import { taskMix, taskNamesOf } from "./task-mix.ts";
 
 /** Nothing moving for this long ends the run with the names of those who wait. */
 const stallMs = 180_000;
@@ -47,6 +50,8 @@ export interface RunStep extends StepMetrics {
   elapsed: number;
   /** Trained tokens per second of the last step's wall time, waiting included. */
   tokensPerSecond: number;
+  /** Share of each task in the groups that are drawn next. */
+  samplingWeights: Record<string, number>;
   abortedTokens: number;
   environmentRetries: number;
   rolloutRestarts: number;
@@ -188,19 +193,26 @@ class Run {
 
     const environments = await Promise.all(config.tasks.map(openEnvironment));
     const sampler = taskMix(config.tasks, environments, config.seed);
+    const taskNames = taskNamesOf(environments);
     // What the run will be evaluated on must exist as well.
-    const { every, split } = config.evaluation;
-    if (every > 0) config.tasks.forEach((task, i) => void ofLevels(environments[i]!, split, levelsOf(task)));
+    if (config.evaluation.every > 0) assertPanels(config, environments);
     await Promise.all(environments.map((environment) => environment.close()));
 
+    const minShares = config.tasks.map((task) => task.minShare);
+    const { signal, floor, halfLife } = config.sampling.adaptive;
+    const { step: done = 0, trainedGroups = [], sampling } = checkpoint?.state ?? {};
     this.#coordinator = new Coordinator({
       sampler,
       groupSize: config.rollout.groupSize,
       groupsPerStep: config.rollout.groupsPerStep,
       maxLag: maxLagOf(config),
       steps: config.steps,
-      step: checkpoint?.state.step ?? 0,
-      trained: fromRanges(checkpoint?.state.trainedGroups ?? []),
+      maxFactor: config.algorithm.filters.dynamicSampling.maxFactor,
+      ...(minShares.some((share) => share > 0) && { minShares }),
+      ...(signal !== "off" && { adaptive: { signal, floor, halfLife } }),
+      step: done,
+      trained: fromRanges(trainedGroups),
+      ...(sampling && { sampling }),
     });
     this.#sink = new MetricsSink(join(out, "metrics.jsonl"));
     writeFileSync(join(out, "config.yaml"), yaml);
@@ -222,6 +234,7 @@ class Run {
       resume: from,
       checkpoints,
       configHash: configHash(config),
+      taskNames,
     };
     const step = this.#coordinator.version;
     recordSession(out, { step, configHash: this.#setup.configHash, device });
@@ -313,8 +326,10 @@ class Run {
   #fromLearner(message: FromLearner): void {
     this.#progress();
     if (message.type === "received") {
-      this.#coordinator.received(message.group, message.sample);
+      this.#coordinator.received(message.group, message.sample, message.reward);
       for (const rollout of this.#rollouts) rollout.idleRestarts = 0;
+      // A group of equal rewards may make room for another.
+      for (const worker of this.#rollouts.keys()) this.#lease(worker);
       this.#advance();
     } else if (message.type === "trained") {
       this.#trained(message.groups, message.metrics);
@@ -341,6 +356,7 @@ class Run {
       ...metrics,
       elapsed: (now - this.#startedAt) / 1000,
       tokensPerSecond: metrics.sampledTokens / ((now - this.#lastStepAt) / 1000),
+      samplingWeights: this.#samplingWeights(),
       abortedTokens: sum((stats) => stats.abortedTokens),
       environmentRetries: sum((stats) => stats.retries),
       rolloutRestarts: this.#restarts,
@@ -395,14 +411,25 @@ class Run {
 
   #advance(): void {
     if (this.#training || this.#stopRequested) return;
-    const groups = this.#coordinator.nextBatch();
-    if (groups === null) return;
+    const batch = this.#coordinator.nextBatch();
+    if (batch === null) return;
     this.#training = true;
     const { every } = this.#config.checkpoint;
     const step = this.#coordinator.version + 1;
     const checkpoint = every > 0 && step % every === 0 && step < this.#config.steps;
-    const trained = toRanges([...this.#coordinator.trainedGroups, ...groups]);
-    this.#learner!.send({ type: "train", groups, checkpoint, trainedGroups: trained });
+    const books = this.#books([...batch.groups, ...batch.spares]);
+    this.#learner!.send({ type: "train", ...batch, checkpoint, books });
+  }
+
+  /** For a checkpoint after a step that uses up `more` groups. */
+  #books(more: readonly number[] = []): GroupBooks {
+    const { trainedGroups, sampling } = this.#coordinator;
+    return { trainedGroups: toRanges([...trainedGroups, ...more]), ...(sampling && { sampling }) };
+  }
+
+  #samplingWeights(): Record<string, number> {
+    const { shares } = this.#coordinator;
+    return Object.fromEntries(this.#setup.taskNames.map((name, task) => [name, shares[task]!]));
   }
 
   #stop(): void {
@@ -415,7 +442,7 @@ class Run {
   #finalCheckpoint(): void {
     // A run that ends with an evaluation under way waits for it.
     if (this.#evaluating.size > 0 && this.#coordinator.finished && !this.#stopRequested) return;
-    this.#learner!.send({ type: "checkpoint", trainedGroups: toRanges(this.#coordinator.trainedGroups) });
+    this.#learner!.send({ type: "checkpoint", books: this.#books() });
   }
 
   #done(): void {
@@ -517,11 +544,15 @@ function relayed(message: { message: string; code: string }, from: string): Agen
   return new AgentRLError((message.code || "PIPELINE") as ErrorCode, message.message, { where: from });
 }
 
-/** What a resumed run must agree on: everything but how long it runs and how it is spread over processes. */
-export function configHash(config: TrainConfig): string {
+/**
+ * What a resumed run must agree on: everything but how long it runs and how it is spread over processes. The model counts
+ * by its content, so that a project may be moved.
+ */
+function configHash(config: TrainConfig): string {
+  const model = modelFingerprint(config.model.path);
   const { steps: _steps, checkpoint: _checkpoint, evaluation: _evaluation, ...rest } = config;
   const { processes: _processes, threads: _threads, maxSequences: _sequences, ...rollout } = rest.rollout;
   const { threads: _learnerThreads, ...learner } = rest.learner;
-  const text = JSON.stringify({ ...rest, rollout, learner });
+  const text = JSON.stringify({ ...rest, model, rollout, learner });
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }

@@ -16,6 +16,7 @@ export interface TurnRequest {
   messages: readonly Message[];
   /** 0-based. */
   turn: number;
+  options: TurnOptions;
 }
 
 export type TakenTurn =
@@ -38,7 +39,6 @@ export interface EnginePolicyOptions {
   open: () => Conversation;
   policy: PolicyId;
   tokenizer: Tokenizer;
-  turn: TurnOptions;
 }
 
 /** A model of this process. Its conversation is opened at its first turn, and then catches up before each. */
@@ -50,13 +50,13 @@ export class EnginePolicy implements TurnPolicy {
     this.#options = options;
   }
 
-  async take({ record }: TurnRequest): Promise<TakenTurn> {
-    const { open, policy, tokenizer, turn } = this.#options;
+  async take({ record, options }: TurnRequest): Promise<TakenTurn> {
+    const { open, policy, tokenizer } = this.#options;
     this.#conversation ??= open();
     const conversation = this.#conversation;
     const start = record.length;
     conversation.extend(record.tokens.subarray(conversation.length));
-    const end = await conversation.generate(turn);
+    const end = await conversation.generate(options);
     record.sampledTurn(conversation.record, policy);
     if (end !== "stop") return { end };
     const { action, parseFailure } = parseAction(tokenizer.decode(record.tokens.slice(start, record.length - 1)));

@@ -28,6 +28,14 @@ export interface EndpointOptions {
   logProbs?: boolean;
 }
 
+export interface ChatRequest {
+  messages: readonly Message[];
+  tools: readonly ToolSpec[];
+  seed: number;
+  /** Default: the endpoint's own limit. */
+  maxTokens?: number;
+}
+
 export interface Turn {
   action: Action;
   /** Why the turn ended: the policy's own end, its limit of tokens, or a conversation that its context cannot hold. */
@@ -80,15 +88,16 @@ export class Endpoint {
   }
 
   /** @throws AgentRLError PIPELINE when the server refuses the request, or answers none of the tries. */
-  async complete(request: { messages: readonly Message[]; tools: readonly ToolSpec[]; seed: number }): Promise<Turn> {
-    const { model, temperature, maxTokensPerTurn, tries = 8, backoffMs = 500, logProbs } = this.#options;
+  async complete(request: ChatRequest): Promise<Turn> {
+    const { model, temperature, tries = 8, backoffMs = 500, logProbs } = this.#options;
+    const maxTokens = request.maxTokens ?? this.#options.maxTokensPerTurn;
     const body = JSON.stringify({
       model,
       messages: request.messages.map(toWire),
       ...(request.tools.length > 0 && { tools: toolsAsJson(request.tools) }),
       seed: request.seed,
       ...(temperature !== undefined && { temperature }),
-      ...(maxTokensPerTurn !== undefined && { max_tokens: maxTokensPerTurn }),
+      ...(maxTokens !== undefined && { max_tokens: maxTokens }),
       ...(logProbs && { logprobs: true }),
     });
     for (let attempt = 1; ; attempt++) {

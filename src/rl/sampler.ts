@@ -1,6 +1,7 @@
 /**
  * The task sampler: a pure function of a counter. Group number → task, index and seeds, so a checkpoint that holds the
- * set of trained group numbers is all that exactly-once needs.
+ * set of trained group numbers is all that exactly-once needs. Where task weights change during a run, they change at a
+ * group number: the list of those changes is part of the function, and of the checkpoint.
  */
 import { AgentRLError } from "../errors.ts";
 
@@ -41,27 +42,54 @@ function pick(strata: SamplerTask["strata"], u: number): readonly number[] {
   return strata.at(-1)!.indices;
 }
 
+/** Task weights, of any sum, from a group number on. */
+export type WeightEpoch = [first: number, weights: number[]];
+
 export class TaskSampler {
   readonly #tasks: readonly SamplerTask[];
   readonly #seed: number;
-  readonly #cumulative: number[];
+  /** Ascending in `first`; the first one begins at 0. */
+  readonly #epochs: { first: number; weights: readonly number[]; cumulative: readonly number[] }[] = [];
 
   constructor(tasks: readonly SamplerTask[], seed: number) {
-    const total = tasks.reduce((sum, task) => sum + task.weight, 0);
+    this.#tasks = tasks;
+    this.#seed = seed;
+    this.reweigh([0, tasks.map((task) => task.weight)]);
+  }
+
+  get tasks(): readonly SamplerTask[] {
+    return this.#tasks;
+  }
+
+  /** Draws by other weights from a group number on, at or above that of the last change. */
+  reweigh([first, weights]: WeightEpoch): void {
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
     if (!(total > 0)) {
       throw new AgentRLError("CONFIG", "The task weights sum to nothing", {
         where: "tasks[].weight",
-        got: tasks.map((task) => task.weight),
+        got: weights,
         expected: "at least one positive weight",
       });
     }
-    this.#tasks = tasks;
-    this.#seed = seed;
+    if (this.#epochs.at(-1)?.first === first) this.#epochs.pop();
     let sum = 0;
-    this.#cumulative = tasks.map((task) => {
-      sum += task.weight;
+    const cumulative = weights.map((weight) => {
+      sum += weight;
       return sum / total;
     });
+    this.#epochs.push({ first, weights, cumulative });
+  }
+
+  /** The changes of weights that matter for the numbers from `from` on. */
+  epochs(from = 0): WeightEpoch[] {
+    const inForce = this.#epochs.findLastIndex((epoch) => epoch.first <= from);
+    return this.#epochs.slice(inForce).map(({ first, weights }) => [first, [...weights]]);
+  }
+
+  /** [tasks] share of each task in the groups from the last change on. */
+  get shares(): number[] {
+    const { cumulative } = this.#epochs.at(-1)!;
+    return cumulative.map((edge, task) => edge - (cumulative[task - 1] ?? 0));
   }
 
   /**
@@ -70,7 +98,8 @@ export class TaskSampler {
    */
   draw(group: number): GroupDraw {
     const u = (group * 0.6180339887498949) % 1;
-    let task = this.#cumulative.findIndex((edge) => u < edge);
+    const { cumulative } = this.#epochs.findLast(({ first }) => first <= group)!;
+    let task = cumulative.findIndex((edge) => u < edge);
     if (task < 0) task = this.#tasks.length - 1;
     const seed = mix32(this.#seed, group);
     const indices = pick(this.#tasks[task]!.strata, uniform(seed, 2));

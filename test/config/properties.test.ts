@@ -27,8 +27,8 @@ function valuesOf(field: Field): fc.Arbitrary<unknown> {
   if (field.enum) return fc.constantFrom(...field.enum);
   if (field.format === "task") return fc.constantFrom(...field.examples!);
   if (field.type === "boolean") return fc.boolean();
-  // The one record in the schema: a task's levels.
-  if (field.type === "object") return fc.constantFrom({ 1: 0.5 }, { 2: 3, 5: 1 });
+  // Records: a task's levels, and panels, which say what they look like.
+  if (field.type === "object") return fc.constantFrom(...(field.examples ?? [{ 1: 0.5 }, { 2: 3, 5: 1 }]));
   if (field.type === "string") return fc.constantFrom("a", "train", "eval: x", "- y", "true", "'");
   if (field.type === "integer") {
     return fc.integer({ min: Math.max(field.minimum ?? -1000, -1000), max: Math.min(field.maximum ?? 5000, 5000) });

@@ -172,6 +172,16 @@ describe("bad input", () => {
     const mixed = await failureOf(run({ ...other, resume: true }));
     expect(mixed.code).toBe("CHECKPOINT");
     expect(mixed.message).toMatch(/another config/);
+
+    // The model counts by what it is, not by where it lies.
+    const moved = join(folder.path, "moved-model");
+    cpSync(model, moved, { recursive: true });
+    const elsewhere = runOptions(folder.path, "twice", settings({ steps: 2, model: { path: moved } }));
+    expect((await run({ ...elsewhere, resume: true })).summary.steps).toBe(2);
+    const text = JSON.parse(readFileSync(join(moved, "generation_config.json"), "utf8")) as object;
+    writeFileSync(join(moved, "generation_config.json"), JSON.stringify({ ...text, max_length: 7 }));
+    const changed = runOptions(folder.path, "twice", settings({ steps: 3, model: { path: moved } }));
+    expect((await failureOf(run({ ...changed, resume: true }))).message).toMatch(/another config/);
   });
 });
 

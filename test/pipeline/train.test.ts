@@ -3,11 +3,12 @@
  * promises: bit-identical synchronous runs, mismatch exactly 0, a bounded lag, exactly-once after a kill.
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readMetrics } from "../../src/observe/metrics.ts";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
+import { policyOf } from "../../src/pipeline/eval-policies.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
 import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
@@ -69,6 +70,10 @@ describe("a synchronous run", () => {
       expect(step.maxLag).toBe(0);
       expect(step.ratio).toBe(1);
     }
+    // An evaluation takes a run's folder for its newest model.
+    const newest = latestCheckpoint(join(folder.path, "sync-one", "checkpoints"))!;
+    expect(policyOf(join(folder.path, "sync-one"))).toEqual({ kind: "model", folder: join(newest, "model") });
+    expect(policyOf(model)).toEqual({ kind: "model", folder: model });
     const weights = (name: string) =>
       readFileSync(join(latestCheckpoint(join(folder.path, name, "checkpoints"))!, "model", "model.safetensors"));
     expect(weights("sync-one").equals(weights("sync-two"))).toBe(true);
@@ -112,6 +117,48 @@ describe("a run with a KL penalty", () => {
       resume: true,
     });
     expect(rest.steps.at(-1)).toMatchObject({ kl: whole.steps[2]!.kl, checksum: whole.steps[2]!.checksum });
+  });
+});
+
+describe("a run with a critic", () => {
+  it.each(["gae-turn", "gae-token"])(
+    "%s: learns what its returns are, and goes on from a checkpoint to the same bits",
+    async (advantage) => {
+      const algorithm = { advantage, critic: { lr: 0.002, trunk: "shared" } };
+      // Groups of one: the critic is what an episode is compared with.
+      const rollout = { maxSequences: 8, groupSize: 1, groupsPerStep: 8, maxTokensPerTurn: 12, contextLimit: 320 };
+      const whole = await run(runOptions(folder.path, advantage, settings({ steps: 8, algorithm, rollout })));
+      for (const step of whole.steps) expect(step.mismatch).toBe(0);
+      // A critic that says 0 explains nothing, and its loss is half the mean square of the returns.
+      expect(whole.steps[0]!.explainedVariance ?? 0).toBe(0);
+      const late = whole.steps.slice(-3).map((step) => step.valueLoss!);
+      expect(Math.max(...late)).toBeLessThan(whole.steps[0]!.valueLoss! / 2);
+      const stop = new AbortController();
+      await run({
+        ...runOptions(folder.path, `${advantage}-stopped`, settings({ steps: 8, algorithm, rollout })),
+        signal: stop.signal,
+        onEvent: (event) => {
+          if (event.type === "step" && event.metrics.step === 3) stop.abort();
+        },
+      });
+      const rest = await run({
+        ...runOptions(folder.path, `${advantage}-stopped`, settings({ steps: 8, algorithm, rollout })),
+        resume: true,
+      });
+      expect(rest.steps.at(-1)).toMatchObject({
+        valueLoss: whole.steps.at(-1)!.valueLoss,
+        checksum: whole.steps.at(-1)!.checksum,
+      });
+    },
+  );
+
+  it("does not go on from a checkpoint without a critic", async () => {
+    const first = await run(
+      runOptions(folder.path, "no-critic", settings({ steps: 2, algorithm: { advantage: "gae-turn" } })),
+    );
+    rmSync(join(first.summary.checkpoint, "critic.safetensors"));
+    const options = runOptions(folder.path, "no-critic", settings({ steps: 3, algorithm: { advantage: "gae-turn" } }));
+    await expect(run({ ...options, resume: true })).rejects.toThrow(/The checkpoint has no critic/);
   });
 });
 

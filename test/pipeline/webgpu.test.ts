@@ -88,9 +88,11 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
       ring: "",
       board: board.name,
       modelFolder: resume === null ? model : join(resume, "model"),
+      firstVersion: 0,
       resume,
       checkpoints: join(folder.path, `${name}-${adapter}-checkpoints`),
       configHash: "test",
+      taskNames: config.tasks.map((task) => task.name),
     };
     const device = await WebGpuDevice.open({ adapter });
     return { state: await LearnerState.open(setup, device), device, board };
@@ -122,7 +124,7 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
 
       const broken = await learner("broken", adapter);
       await broken.state.train(groups(1));
-      const checkpoint = await broken.state.save([[10, 12]]);
+      const checkpoint = await broken.state.save({ trainedGroups: [[10, 12]] });
       const { recorder } = broken.device.gpu;
       const before = recorder.dispatches;
       const step = broken.state.train(groups(2));

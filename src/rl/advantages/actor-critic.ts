@@ -5,8 +5,8 @@
  *
  *     L_V = ½ Σ_k u_k (V_k − R_k)²        R_k = A_k + V_k, a constant; k: the tokens, or turns, that the critic is asked at
  *
- * u_k are shares that sum to 1, as those of the policy's loss: 1 / (M K_i) with `trajectory`, for the K_i questions of one of
- * M trajectories, 1 / Σ K_i with `token`. There is no clipping around the values of old: a batch is trained once, so the
+ * u_k are shares that sum to 1: 1 / Σ K_i where the policy's loss is a mean over tokens, else 1 / (M K_i), for the K_i
+ * questions of one of M trajectories. There is no clipping around the values of old: a batch is trained once, so the
  * critic that is trained is the one that was asked.
  */
 import type { LossMean } from "../token-scales.ts";
