@@ -14,12 +14,18 @@ export interface ChatRequest {
   tools?: { function: { name: string; parameters: Record<string, unknown> } }[];
   temperature?: number;
   max_tokens?: number;
+  logprobs?: boolean;
   seed: number;
 }
 
 /** What the server answers: a message of the assistant, or a status with headers and a text. */
 export type Reply =
-  | { content?: string; calls?: { id?: string; name: string; arguments: string }[]; finish?: string }
+  | {
+      content?: string;
+      calls?: { id?: string; name: string; arguments: string }[];
+      finish?: string;
+      logprobs?: { token: string; logprob: number; bytes?: number[] | null }[];
+    }
   | { status: number; headers?: Record<string, string>; text?: string };
 
 export interface TestEndpoint {
@@ -53,6 +59,7 @@ export async function startEndpoint(
         {
           index: 0,
           message: { role: "assistant", content: reply.content ?? null, ...(tool_calls && { tool_calls }) },
+          ...(reply.logprobs && { logprobs: { content: reply.logprobs } }),
           finish_reason: reply.finish ?? (tool_calls ? "tool_calls" : "stop"),
         },
       ],
