@@ -1,10 +1,12 @@
 /** What `agentrl train --dry-run` prints: the run as the config resolves it on this machine, before anything starts. */
 import { availableParallelism } from "node:os";
 import { stringify } from "yaml";
+import { currentPolicy, type PoolMember, sharesOf } from "../config/cross-policy.ts";
 import type { TrainConfig } from "../config/train.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { availableMemory, formatBytes } from "../model/memory.ts";
 import { planRun, type RunPlan } from "../pipeline/plan.ts";
+import { checkPool } from "../pipeline/pool-models.ts";
 import { percent, table } from "./options.ts";
 
 export interface DryRun extends RunPlan {
@@ -17,6 +19,7 @@ export interface DryRun extends RunPlan {
 export async function planTraining(config: TrainConfig): Promise<DryRun> {
   const model = loadModelFolder(config.model.path);
   model.tensors.close();
+  checkPool(config, model);
   return { ...planRun(config, model.config), config, availableMemory: availableMemory() };
 }
 
@@ -30,6 +33,7 @@ export function formatPlan(plan: DryRun): string {
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
     ["mode", config.mode === "sync" ? "sync" : `async, tokens at most ${plan.maxLag} weight versions old`],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
+    ...policyRows(config),
     ["step", `${rollout.groupsPerStep} groups of ${rollout.groupSize} episodes; ${config.steps} steps`],
     [
       "threads",
@@ -45,4 +49,30 @@ export function formatPlan(plan: DryRun): string {
     `\nLoss:\n${indent(plan.loss)}`,
     `\nConfig:\n${indent(stringify(config).trimEnd())}`,
   ].join("\n");
+}
+
+/** Who takes the turns, of the tasks together where they have the same shares. */
+function policyRows(config: TrainConfig): string[][] {
+  const { crossPolicy, tasks } = config;
+  if (crossPolicy === undefined) return [];
+  const byShares = new Map<string, string[]>();
+  for (const [task, { name }] of tasks.entries()) {
+    const shares = sharesOf(config, task);
+    const rest = 1 - shares.reduce((sum, share) => sum + share, 0);
+    const text = [
+      `${currentPolicy} ${percent(rest)}`,
+      ...crossPolicy.pool.flatMap((member, i) =>
+        shares[i]! > 0 ? [`${describe(member)} ${percent(shares[i]!)}`] : [],
+      ),
+    ].join(", ");
+    byShares.set(text, [...(byShares.get(text) ?? []), name]);
+  }
+  return [...byShares].map(([text, names], i) => [
+    i === 0 ? "turns" : "",
+    byShares.size === 1 ? text : `${names.join(", ")}: ${text}`,
+  ]);
+}
+
+function describe({ name, kind, every }: PoolMember): string {
+  return `${name} (${kind}${kind === "stale" ? `, refreshed every ${every} updates` : ""})`;
 }

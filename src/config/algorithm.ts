@@ -1,5 +1,6 @@
 /** The section `algorithm`: how advantages, objective and off-policy correction are chosen, and which option belongs to which. */
 import { z } from "zod";
+import { type crossPolicySchema, trainsOffPolicy } from "./cross-policy.ts";
 import { filtersSchema } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 
@@ -142,6 +143,7 @@ export type AlgorithmConfig = z.output<typeof algorithmSchema>;
 type Correction = AlgorithmConfig["correction"]["method"];
 interface Config {
   mode: "async" | "sync";
+  crossPolicy?: z.output<typeof crossPolicySchema> | undefined;
   algorithm: AlgorithmConfig;
   rollout: { groupSize: number };
 }
@@ -193,7 +195,7 @@ export const algorithmNoEffect: readonly NoEffectRule<Config>[] = [
     },
     {
       path: `algorithm.${field}`,
-      when: ({ mode }) => mode === "sync",
+      when: (config) => !trainsOffPolicy(config),
       why: `mode is sync: ${onPolicy}`,
     },
     {
@@ -215,7 +217,7 @@ export const algorithmNoEffect: readonly NoEffectRule<Config>[] = [
   },
   {
     path: "algorithm.correction",
-    when: ({ mode }) => mode === "sync",
+    when: (config) => !trainsOffPolicy(config),
     why: `mode is sync: ${onPolicy} without a correction`,
   },
   ...Object.entries(ofCorrection).map(([field, methods]) => ({

@@ -190,7 +190,11 @@ function resolvePaths(
       const absolute = resolve(source.baseOf(here), child);
       (value as Record<string, unknown>)[key] = absolute;
       const name = here.join(".");
-      const needed = mustExist.includes(name) || name.endsWith(".options.data") || field?.format === "task";
+      const needed =
+        mustExist.includes(name) ||
+        name.endsWith(".options.data") ||
+        /^crossPolicy\.pool\.\d+\.path$/.test(name) ||
+        field?.format === "task";
       if (needed && !existsSync(absolute)) {
         const fromHere = existsSync(resolve(child));
         problems.push({

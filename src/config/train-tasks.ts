@@ -2,6 +2,7 @@
 import { z } from "zod";
 import { isModulePath } from "../env/definition.ts";
 import type { AlgorithmConfig } from "./algorithm.ts";
+import { policiesField } from "./cross-policy.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { count, fraction, taskSchema } from "./sections.ts";
 
@@ -40,6 +41,7 @@ const trainTaskSchema = taskSchema
       .describe(
         "Least share of this task in every batch, in groups: the batch waits for them while they are being played, so that fast tasks cannot crowd a slow one out.",
       ),
+    policies: policiesField,
     algorithm: taskAlgorithmSchema,
   })
   .describe("One task of the mix.");

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
+import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
@@ -117,6 +118,7 @@ export const trainSchema = z
     tasks: trainTasksField,
     sampling: samplingSchema.prefault({}),
     rollout: rolloutSchema.prefault({}),
+    crossPolicy: crossPolicySchema.optional(),
     algorithm: algorithmSchema.prefault({}),
     optimizer: optimizerSchema.prefault({}),
     learner: learnerSchema.prefault({}),
@@ -138,6 +140,7 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
     why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
   },
   ...algorithmNoEffect,
+  ...crossPolicyNoEffect,
   ...filtersNoEffect,
   ...trainTasksNoEffect,
   ...samplingNoEffect,
@@ -167,6 +170,7 @@ export function trainConflicts(config: TrainConfig): Conflict[] {
     ...taskConflicts(config.tasks),
     ...trainTasksConflicts(config),
     ...algorithmConflicts(config),
+    ...crossPolicyConflicts(config),
     ...filtersConflicts(config),
     ...unknownTasks("evaluation.panels", config.evaluation.panels ?? {}, config.tasks),
   ];

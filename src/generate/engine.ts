@@ -163,6 +163,7 @@ export class Engine {
       })
       .finally(() => {
         this.#running = false;
+        this.#weights.rest?.();
         for (const wake of this.#idle.splice(0)) wake();
       });
   }
@@ -336,6 +337,11 @@ export class Conversation {
     return this.record.length;
   }
 
+  /** Tokens that it may hold. */
+  get contextLimit(): number {
+    return this.#engine.contextLimit;
+  }
+
   /** Appends tokens that the policy did not sample: a prompt, a tool's answer. */
   extend(tokens: ArrayLike<number>): void {
     if (this.record.length + tokens.length > this.#engine.contextLimit) {
@@ -343,15 +349,10 @@ export class Conversation {
         where: "Conversation.extend",
         got: this.record.length + tokens.length,
         expected: `at most ${this.#engine.contextLimit} tokens`,
-        hint: "check fits() first and end the episode with 'context limit'",
+        hint: "check contextLimit first and end the episode with 'context limit'",
       });
     }
     this.record.given(tokens);
-  }
-
-  /** Whether `tokens` more, and one to sample, fit. */
-  fits(tokens: number): boolean {
-    return this.record.length + tokens < this.#engine.contextLimit;
   }
 
   /** @internal Rows to feed: all unfed tokens, or all but the last when nothing is to be sampled from it. */

@@ -7,6 +7,8 @@ import type { ComputeWeights } from "../model/weights.ts";
 export interface WeightSource {
   /** The newest weights there are, held until the next call or `close`. */
   latest(): { version: number; weights: ComputeWeights };
+  /** No step is under way: what is held may go until the next call. */
+  rest?(): void;
   close(): void;
 }
 

@@ -29,6 +29,8 @@ export interface MemoryLimits {
   inferenceRows?: number;
   /** Engines, each with a cache of its own; default 1. */
   engines?: number;
+  /** Engines of other policies, the pages of each, and copies of weights that are on no board. */
+  pool?: { engines: number; pages: number; weights: number };
   /** What a cache holds; default f32. */
   kvCache?: Storage["kvCache"];
 }
@@ -60,6 +62,13 @@ export function estimateMemory(config: ModelConfig, limits: MemoryLimits): Memor
     const cache = config.layers * planBytes(cachePlan(config, inference, limits.kvCache ?? "f32"));
     parts.push({ name: "KV cache", bytes: engines * cache });
     parts.push({ name: "generation scratch", bytes: engines * planBytes(inferencePlan(config, inference)) });
+  }
+  const { pool } = limits;
+  if (pool !== undefined && pool.engines > 0) {
+    const inference = { maxRows: inferenceRows, pages: pool.pages };
+    const cache = config.layers * planBytes(cachePlan(config, inference, limits.kvCache ?? "f32"));
+    const bytes = pool.engines * (cache + planBytes(inferencePlan(config, inference))) + pool.weights * arena;
+    parts.push({ name: "other policies", bytes });
   }
   return { parts, total: parts.reduce((sum, part) => sum + part.bytes, 0) };
 }

@@ -16,7 +16,7 @@ import { gatherScored, type MicroBatch, type Packed, packMicroBatches, scoredOff
 import { isOverlong, isSilent, selectTrained } from "../rl/filters.ts";
 import { ExplainedVariance, type ValueLoss, valueLoss } from "../rl/objectives/value.ts";
 import { tokenScales } from "../rl/token-scales.ts";
-import type { Trajectory } from "../rl/trajectory.ts";
+import { noVersion, type Trajectory } from "../rl/trajectory.ts";
 import { type Estimate, type LossPart, type Method, methodOf, needsCritic, type ScoredTokens } from "./method.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { TaskGradients } from "./task-gradients.ts";
@@ -193,9 +193,14 @@ function gather(
     keptMass: gatherScored(items, (trajectory, i) => trajectory.keptMass[i]!),
     advantages: gatherScored(items, (trajectory, i) => advantages.get(trajectory)![i]!),
     scales: gatherScored(items, (trajectory) => scales.get(trajectory)!),
-    versions: Uint32Array.from(gatherScored(items, (trajectory, i) => trajectory.version[i]!)),
+    versions: gatherScored(items, versionOf),
     offsets: scoredOffsets(items),
   };
+}
+
+/** What no version of the run sampled counts as older than all of them. */
+function versionOf({ version }: Trajectory, i: number): number {
+  return version[i] === noVersion ? Number.NEGATIVE_INFINITY : version[i]!;
 }
 
 /** What a critic judges: those that are left out of its loss need no baseline either. */

@@ -1,5 +1,6 @@
 /** The part of a step's metrics that describes its episodes: per task and over all. */
-import type { Trajectory } from "../rl/trajectory.ts";
+import { currentPolicy } from "../config/cross-policy.ts";
+import { PolicyId, type Trajectory, type Turn } from "../rl/trajectory.ts";
 import type { StepMetrics, TaskMetrics } from "./step-metrics.ts";
 
 /**
@@ -36,6 +37,7 @@ function taskMetrics(
 ): TaskMetrics {
   const lag = lagOf(episodes, version);
   const turns = episodes.flatMap((episode) => episode.turns);
+  const own = turns.filter(isCurrent);
   const endReasons: TaskMetrics["endReasons"] = {};
   for (const { endReason } of episodes) endReasons[endReason] = (endReasons[endReason] ?? 0) + 1;
   return {
@@ -48,26 +50,62 @@ function taskMetrics(
     meanLag: lag.mean,
     maxLag: lag.max,
     turns: turns.length / Math.max(1, episodes.length),
-    parseFailureRate: mean(turns.map((turn) => (turn.parseFailure ? 1 : 0))),
+    parseFailureRate: mean(own.map((turn) => (turn.parseFailure ? 1 : 0))),
+    ...policyMetrics(episodes),
     endReasons,
   };
 }
 
-/** Lag of a sampled token: versions from the oldest in its context to the weights being trained. */
+function isCurrent({ policy = currentPolicy }: Turn): boolean {
+  return policy === currentPolicy;
+}
+
+function policyMetrics(episodes: readonly Trajectory[]): Pick<TaskMetrics, "policyShare" | "policyTrained"> {
+  const written = new Map<string, { tokens: number; sampled: number }>();
+  for (const { turns, sampled } of episodes) {
+    for (const { policy, start, end } of turns) {
+      if (policy === undefined) continue;
+      const sum = written.get(policy) ?? { tokens: 0, sampled: 0 };
+      sum.tokens += end - start;
+      for (let i = start; i < end; i++) sum.sampled += sampled[i]!;
+      written.set(policy, sum);
+    }
+  }
+  if (written.size === 0) return {};
+  const total = [...written.values()].reduce((sum, { tokens }) => sum + tokens, 0);
+  const byName = [...written].sort(([a], [b]) => (a < b ? -1 : 1));
+  return {
+    policyShare: Object.fromEntries(byName.map(([name, { tokens }]) => [name, share(tokens, total)])),
+    policyTrained: Object.fromEntries(byName.map(([name, { tokens, sampled }]) => [name, share(sampled, tokens)])),
+  };
+}
+
+function share(part: number, whole: number): number {
+  return whole > 0 ? part / whole : 0;
+}
+
+/**
+ * Sampled tokens, and the lag of the current policy's: versions from the oldest in a token's context to the weights being
+ * trained. A stale copy is behind on purpose, and a checkpoint is no version of the run: neither says anything of how far
+ * generation is ahead of training.
+ */
 function lagOf(trajectories: readonly Trajectory[], version: number) {
   let tokens = 0;
+  let current = 0;
   let sum = 0;
   let max = 0;
   for (const trajectory of trajectories) {
     for (let i = 0; i < trajectory.tokens.length; i++) {
       if (trajectory.sampled[i] !== 1) continue;
-      const lag = version - trajectory.oldestVersion[i]!;
       tokens++;
+      if (trajectory.policy[i] !== PolicyId.current) continue;
+      const lag = version - trajectory.oldestVersion[i]!;
+      current++;
       sum += lag;
       max = Math.max(max, lag);
     }
   }
-  return { tokens, mean: tokens > 0 ? sum / tokens : 0, max };
+  return { tokens, mean: share(sum, current), max };
 }
 
 function mean(values: readonly number[]): number {

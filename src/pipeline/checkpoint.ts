@@ -29,6 +29,8 @@ const stateSchema = z.strictObject({
   configHash: z.string(),
   trainedGroups: z.array(z.tuple([z.int(), z.int()])),
   optimizerStep: z.int().min(0),
+  /** Versions, older than the step, that copies of a cross-policy pool stand at. */
+  staleVersions: z.array(z.int().min(0)).optional(),
   checksum: z.string(),
   /** Where task weights change during the run. */
   sampling: z
@@ -47,6 +49,8 @@ export interface CheckpointContent {
   model: ModelText;
   tensors: Map<string, { shape: number[]; data: Float32Array }>;
   optimizer: { m: Float32Array; v: Float32Array };
+  /** Weights of `state.staleVersions`, as the board holds them. */
+  stale?: ReadonlyMap<number, Float32Array>;
   /** Where the method has one. */
   critic?: ValueHeadState;
 }
@@ -86,6 +90,12 @@ export function writeCheckpoint(folder: string, content: CheckpointContent, keep
       writeSafetensors(
         join(temporary, criticFile),
         new Map(vectors.map(([name, data]) => [name, { shape: [data.length], data }])),
+      );
+    }
+    for (const [version, weights] of content.stale ?? []) {
+      writeSafetensors(
+        join(temporary, staleFile(version)),
+        new Map([["weights", { shape: [weights.length], data: weights }]]),
       );
     }
     writeFileSync(join(temporary, "state.json"), `${JSON.stringify(content.state, null, 2)}\n`, { flush: true });
@@ -151,6 +161,20 @@ function readCritic(file: string): ValueHeadState | null {
   } finally {
     tensors.close();
   }
+}
+
+/** Weights of a stale copy, as the board holds them. @throws AgentRLError MODEL_FILE */
+export function readStaleWeights(folder: string, version: number): Float32Array {
+  const tensors = openSafetensors(join(folder, staleFile(version)));
+  try {
+    return tensors.read("weights").data;
+  } finally {
+    tensors.close();
+  }
+}
+
+function staleFile(version: number): string {
+  return `stale-${String(version).padStart(6, "0")}.safetensors`;
 }
 
 function prune(folder: string, newest: string, keep: number): void {

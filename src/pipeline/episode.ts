@@ -2,14 +2,16 @@
  * One episode: an environment session and a conversation take turns until one of them ends it. Training, evaluation
  * and (later) serving run this same loop, so what is measured is what is trained.
  */
+import { currentPolicy } from "../config/cross-policy.ts";
 import type { EndReason, Environment, Message, Session } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
 import type { Conversation, TurnEnd } from "../generate/engine.ts";
 import type { Sampling, SeedWords } from "../generate/sampling.ts";
+import { EpisodeRecord } from "../rl/episode-record.ts";
 import { PolicyId, type Trajectory, type Turn } from "../rl/trajectory.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { parseAction } from "../text/tool-calls.ts";
+import { EnginePolicy, type EpisodePool } from "./turn-policy.ts";
 
 /** The policy's text side: how messages become tokens and back. */
 export interface Dialect {
@@ -29,7 +31,10 @@ export interface EpisodeLimits {
 export interface EpisodeRequest {
   environment: Environment;
   session: Session;
+  /** The current policy's, holding the prompt. */
   conversation: Conversation;
+  /** Policies that take turns beside the current one. */
+  pool?: EpisodePool;
   dialect: Dialect;
   limits: EpisodeLimits;
   sampling: Sampling;
@@ -74,33 +79,38 @@ export function promptTokens(dialect: Dialect, environment: Environment, message
 
 /**
  * Plays the episode and returns its record. A fault of the environment is thrown, never turned into a reward; the
- * caller retries the sample. The conversation must hold the prompt and is left open.
+ * caller retries the sample. The conversation is left open.
  */
 export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
-  const { session, conversation, dialect, limits, sampling, seed, identity } = request;
+  const { session, conversation, pool, dialect, limits, sampling, seed, identity } = request;
   const stepMs = deadlineOf(request.environment);
   const started = performance.now();
+  const record = new EpisodeRecord();
+  record.given(conversation.record.tokens.subarray(0, conversation.length));
+  const messages = [...session.messages];
+  const current = new EnginePolicy({
+    open: () => conversation,
+    policy: PolicyId.current,
+    tokenizer: dialect.tokenizer,
+  });
+  const options = { stopTokens: dialect.stopTokens, maxTokens: limits.maxTokensPerTurn, sampling, seed };
   const turns: Turn[] = [];
   const metrics: Record<string, number> = {};
   let environmentMs = 0;
   let endReason: EndReason | null = null;
 
   while (endReason === null) {
-    const start = conversation.length;
-    const end = await conversation.generate({
-      stopTokens: dialect.stopTokens,
-      maxTokens: limits.maxTokensPerTurn,
-      sampling,
-      seed,
-    });
-    const turn: Turn = { start, end: conversation.length, reward: 0, parseFailure: false };
+    const start = record.length;
+    const chosen = pool?.choose(turns.length);
+    const taken = await (chosen?.policy ?? current).take({ record, messages, turn: turns.length, options });
+    const turn: Turn = { start, end: record.length, reward: 0, parseFailure: false };
+    if (pool !== undefined) turn.policy = chosen?.name ?? currentPolicy;
     turns.push(turn);
-    if (end !== "stop") {
-      endReason = limitReason(end);
+    if (taken.end !== "stop") {
+      endReason = limitReason(taken.end);
       break;
     }
-    const said = conversation.record.tokens.slice(start, conversation.length - 1);
-    const { action, parseFailure } = parseAction(dialect.tokenizer.decode(said));
+    const { action, parseFailure } = taken;
     turn.parseFailure = parseFailure;
     if (parseFailure && (limits.endOnFailure ?? "never") !== "never") {
       endReason = "invalid action";
@@ -125,11 +135,12 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
       break;
     }
     const answer = dialect.template.renderAppended(result.messages);
-    if (!conversation.fits(answer.length)) {
+    if (record.length + answer.length >= conversation.contextLimit) {
       endReason = "context limit";
       break;
     }
-    conversation.extend(answer);
+    record.given(answer);
+    messages.push({ role: "assistant", content: action.text, toolCalls: action.calls }, ...result.messages);
   }
 
   if (endReason === "env error" || endReason === "timeout") {
@@ -137,18 +148,10 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
       where: `${identity.task} ${identity.split}[${identity.index}]`,
     });
   }
-  const { record } = conversation;
-  const n = record.length;
   const total = performance.now() - started;
   return {
     ...identity,
-    tokens: record.tokens.slice(0, n),
-    sampled: record.sampled.slice(0, n),
-    logProbs: record.logProbs.slice(0, n),
-    keptMass: record.keptMass.slice(0, n),
-    policy: new Uint8Array(n).fill(PolicyId.current),
-    version: record.version.slice(0, n),
-    oldestVersion: record.oldestVersion.slice(0, n),
+    ...record.arrays(),
     temperature: sampling.temperature,
     turns,
     reward: turns.reduce((sum, turn) => sum + turn.reward, 0),

@@ -16,10 +16,13 @@ import type { Trajectory } from "../rl/trajectory.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
 import { BatchGradient } from "./batch-gradient.ts";
 import { batchMetrics } from "./batch-metrics.ts";
-import { readCheckpoint, writeCheckpoint } from "./checkpoint.ts";
+import { readCheckpoint, readStaleWeights, writeCheckpoint } from "./checkpoint.ts";
 import type { GroupBooks, Setup } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
+import { maxLagOf } from "./plan.ts";
+import { checkpointsOf } from "./pool-models.ts";
 import { type SlotWriter, slotWriter } from "./slot-weights.ts";
+import { refreshIntervals, StaleHolds } from "./stale-versions.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { passSize, scheduleOf } from "./training-options.ts";
 import { Verifier } from "./verifier.ts";
@@ -38,6 +41,7 @@ export class LearnerState {
   readonly #checksums = new VersionChecksums();
   readonly #verifier: Verifier;
   readonly #current: SlotWriter;
+  readonly #stale: StaleHolds;
 
   private constructor(setup: Setup, device: Device, model: ModelFolder, board: WeightBoard) {
     const { config } = setup;
@@ -50,12 +54,14 @@ export class LearnerState {
     const { beta1, beta2, eps, weightDecay } = config.optimizer;
     this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
 
+    this.#stale = new StaleHolds(board, refreshIntervals(config), maxLagOf(config));
     if (setup.resume !== null) {
       const { state, optimizer, critic } = readCheckpoint(setup.resume);
       assertCheckpointFits(state, setup);
       this.#optimizer.load({ step: state.optimizerStep, ...optimizer });
       loadCritic(this.#gradient, critic, setup.resume);
       this.step = state.step;
+      for (const version of state.staleVersions ?? []) this.#restore(version, readStaleWeights(setup.resume, version));
       const { trainedGroups, sampling } = state;
       this.books = { trainedGroups, ...(sampling && { sampling }) };
     }
@@ -65,6 +71,7 @@ export class LearnerState {
     const checksum = board.checksum(slot.data);
     board.publish(slot, this.step, checksum);
     this.#checksums.set(this.step, checksum);
+    this.#stale.advance(this.step);
     this.#verifier = new Verifier({
       device,
       config: model.config,
@@ -72,6 +79,7 @@ export class LearnerState {
       // Packing differs from training's on purpose, in rows per pass and in sharing no prefix: the law says that
       // packing cannot matter.
       maxRows: Math.max(config.rollout.contextLimit, Math.floor(config.learner.microBatchTokens / 2)),
+      checkpoints: checkpointsOf(config),
     });
   }
 
@@ -145,14 +153,24 @@ export class LearnerState {
     this.step++;
     this.#board.publish(slot, this.step, checksum);
     this.#checksums.set(this.step, checksum);
+    this.#stale.advance(this.step);
     this.#checksums.prune(this.step - 64);
     return { gradNorm, checksum };
+  }
+
+  /** Puts what a stale copy stood at back on the board, before the newest version. */
+  #restore(version: number, weights: Float32Array): void {
+    const slot = this.#board.beginWrite();
+    slot.data.set(weights);
+    this.#checksums.set(version, this.#board.publish(slot, version));
+    this.#stale.hold(version);
   }
 
   /** Writes a checkpoint and returns its folder. */
   async save(books: GroupBooks): Promise<string> {
     const { step, m, v } = await this.#optimizer.state();
     const critic = await this.#gradient.critic?.state();
+    const stale = this.#stale.copies(this.step);
     return writeCheckpoint(
       this.#setup.checkpoints,
       {
@@ -163,12 +181,14 @@ export class LearnerState {
           configHash: this.#setup.configHash,
           ...books,
           optimizerStep: step,
+          ...(stale.size > 0 && { staleVersions: [...stale.keys()] }),
           checksum: this.#checksums.get(this.step)!,
         },
         model: this.#model,
         tensors: unpackTensors(this.#model.config, this.#current.data),
         optimizer: { m, v },
         ...(critic && { critic }),
+        ...(stale.size > 0 && { stale }),
       },
       this.#config.checkpoint.keep,
     );

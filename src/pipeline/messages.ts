@@ -16,6 +16,8 @@ export interface Setup {
   board: string;
   /** Model folder to start from: the configured one, or a checkpoint's. */
   modelFolder: string;
+  /** Weight version that the run begins with: the steps that are done. */
+  firstVersion: number;
   /** Checkpoint folder to resume from. */
   resume: string | null;
   checkpoints: string;

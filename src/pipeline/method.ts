@@ -32,8 +32,8 @@ import type { Trajectory } from "../rl/trajectory.ts";
 
 /** The scored tokens of a micro-batch, before a correction. */
 export interface ScoredTokens extends Omit<TokenBatch, "proximal" | "weights"> {
-  /** [n] weight version that sampled each token. */
-  versions: Uint32Array;
+  /** [n] weight version that sampled each token; -Infinity for a policy that is none of the run's versions. */
+  versions: ArrayLike<number>;
 }
 
 export interface LossPart {
@@ -113,7 +113,7 @@ export function methodOf(algorithm: AlgorithmConfig): Method {
 
 /** The loss in force, with its constants. */
 export function lossFormula(config: TrainConfig): string {
-  const { algorithm, rollout } = config;
+  const { algorithm, rollout, crossPolicy } = config;
   const { correction, kl: klOptions, entropyBonus } = algorithm;
   const cut = rollout.topK > 0 || rollout.topP < 1 || rollout.minP > 0;
   const corrects = correction.method !== "none";
@@ -125,12 +125,16 @@ export function lossFormula(config: TrainConfig): string {
     }${entropyBonus > 0 ? ` + ${entropy.formula({ coefficient: entropyBonus })}` : ""} ]`,
     `f_t  = ${f}`,
     decouples ? "ρ_t  = π(t) / π_prox(t)" : "ρ_t  = exp(log π(t) - log μ(t)), μ as recorded while sampling",
+    ...behaviourFormula(config),
     ...(corrects ? [`c_t  = ${correctionOf(correction).formula}, constant; μ as recorded while sampling`] : []),
     ...(decouples
       ? [
           correction.proximal === "recomputed"
             ? "π_prox = the weights at the start of the step: ρ_t is exactly 1"
-            : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions",
+            : "π_prox: log π_prox = log μ / d + (1 - 1/d) log π, d the token's age in versions" +
+              (crossPolicy?.pool.some(({ kind, logProbs }) => kind === "checkpoint" || logProbs)
+                ? ", ∞ where it is of no version"
+                : ""),
         ]
       : []),
     ...weightFormula(config),
@@ -196,6 +200,17 @@ function rewardFormula({ algorithm, tasks }: TrainConfig): string[] {
   );
   const other = own.length === 0 ? "" : ` (${own.join(", ")})`;
   return [`r    = the environment's reward, ${algorithm.incompletePenalty}${other} where the policy did not complete`];
+}
+
+/** Whose log-probabilities μ is made of, where there are several policies. */
+function behaviourFormula({ crossPolicy }: TrainConfig): string[] {
+  if (crossPolicy === undefined) return [];
+  const trained = crossPolicy.pool.filter(({ kind, logProbs }) => kind !== "endpoint" || logProbs);
+  const names = ["the current one", ...trained.map(({ name }) => name)];
+  const context = crossPolicy.pool.filter((member) => !trained.includes(member)).map(({ name }) => name);
+  return [
+    `μ    = the policy that sampled t: ${names.join(", ")}${context.length > 0 ? `; tokens of ${context.join(", ")} are context` : ""}`,
+  ];
 }
 
 function criticFormula(algorithm: AlgorithmConfig): string[] {

@@ -10,6 +10,7 @@ import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
 import { parameterLayout } from "../model/parameters.ts";
 import { mostSlots } from "../shm/weight-board.ts";
 import { lossFormula } from "./method.ts";
+import { mostHeld, refreshIntervals } from "./stale-versions.ts";
 import { passSize } from "./training-options.ts";
 
 export interface RunPlan {
@@ -40,11 +41,13 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
   const maxLag = maxLagOf(config);
   const { rollout } = config;
   const layout = parameterLayout(model);
-  // The versions that live tokens may carry, the one being written, and one that a slow reader still holds. Beyond what
-  // a board can hold, tokens of the oldest versions are trained but not compared.
-  const boardSlots = Math.min(maxLag + 4, mostSlots);
+  // The versions that live tokens may carry, the one being written, and one that a slow reader still holds; and those of
+  // stale copies. Beyond what a board can hold, tokens of the oldest versions are trained but not compared.
+  const boardSlots = Math.min(maxLag + 4 + mostHeld(refreshIntervals(config), maxLag), mostSlots);
   const largestRecord = rollout.contextLimit * recordBytesPerToken + 4096;
   const pages = conversationsOf(config) * Math.ceil(rollout.contextLimit / ATTENTION_BLOCK);
+  const pool = (config.crossPolicy?.pool ?? []).map(({ kind }) => kind);
+  const checkpoints = pool.filter((kind) => kind === "checkpoint").length;
   return {
     parameters: layout.length,
     maxLag,
@@ -58,6 +61,12 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
       pages,
       boardSlots,
       engines: rollout.processes,
+      pool: {
+        engines: rollout.processes * pool.filter((kind) => kind !== "endpoint").length,
+        pages: rollout.maxSequences * Math.ceil(rollout.contextLimit / ATTENTION_BLOCK),
+        // Each process that computes with a checkpoint has it in memory: those that sample, and the one that checks.
+        weights: checkpoints * (rollout.processes + (config.verify.fraction > 0 ? 1 : 0)),
+      },
       // Whether `auto` finds a GPU is not known yet.
       kvCache: config.device === "webgpu" ? config.webgpu.kvCache : "f32",
     }),

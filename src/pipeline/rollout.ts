@@ -18,6 +18,7 @@ import { evaluateTask } from "./evaluate-task.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import { conversationsOf } from "./plan.ts";
+import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
 
@@ -31,6 +32,7 @@ class RolloutProcess {
   readonly #environments: Environment[];
   readonly #dialect: Dialect;
   readonly #engine: Engine;
+  readonly #pool: PolicyPool;
   readonly #ring: Ring;
   #retries = 0;
 
@@ -40,6 +42,7 @@ class RolloutProcess {
     environments: Environment[];
     dialect: Dialect;
     engine: Engine;
+    pool: PolicyPool;
     ring: Ring;
   }) {
     this.#setup = parts.setup;
@@ -47,6 +50,7 @@ class RolloutProcess {
     this.#environments = parts.environments;
     this.#dialect = parts.dialect;
     this.#engine = parts.engine;
+    this.#pool = parts.pool;
     this.#ring = parts.ring;
   }
 
@@ -57,7 +61,8 @@ class RolloutProcess {
     const device = await openDevice(setup.device, config.rollout.threads, { config: modelConfig, rows });
     const environments = await Promise.all(config.tasks.map(openEnvironment));
     const ring = Ring.open(setup.ring);
-    const weights = await boardWeights({ device, config: modelConfig, board: setup.board, timeoutMs: 120_000 });
+    const { board, firstVersion: first } = setup;
+    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000 });
     const engine = new Engine({
       device,
       config: modelConfig,
@@ -65,7 +70,8 @@ class RolloutProcess {
       maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
     });
-    return new RolloutProcess({ setup, send, environments, dialect, engine, ring });
+    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board });
+    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring });
   }
 
   get places(): number {
@@ -134,6 +140,9 @@ class RolloutProcess {
     const environment = this.#environments[lease.task]!;
     for (let attempt = 1; ; attempt++) {
       const conversation = root.fork();
+      // A policy whose own call hung the environment would sample that call again.
+      const seed = { group: lease.group, sample, key: attempt === 1 ? config.seed : mix32(config.seed, attempt) };
+      const pool = this.#pool.seat({ task: lease.task, tools: environment.tools, seed });
       try {
         const session = await this.#start(environment, task.split, lease);
         try {
@@ -141,6 +150,7 @@ class RolloutProcess {
             environment,
             session,
             conversation,
+            ...(pool && { pool }),
             dialect: this.#dialect,
             limits: {
               maxTurns: task.maxTurns ?? environment.maxTurns,
@@ -148,8 +158,7 @@ class RolloutProcess {
               endOnFailure: config.rollout.endOnFailure,
             },
             sampling: this.#sampling(),
-            // A policy whose own call hung the environment would sample that call again.
-            seed: { group: lease.group, sample, key: attempt === 1 ? config.seed : mix32(config.seed, attempt) },
+            seed,
             identity: {
               task: environment.name,
               split: task.split,
@@ -171,6 +180,7 @@ class RolloutProcess {
         await delay(50 * 2 ** attempt * (1 + mix32(lease.seed, attempt) / 2 ** 32));
       } finally {
         conversation.close();
+        pool?.close();
       }
     }
   }
@@ -197,8 +207,17 @@ class RolloutProcess {
   }
 
   #report(): void {
-    const { abortedTokens, sampledTokens, rows, steps } = this.#engine.stats;
-    this.#send({ type: "stats", abortedTokens, sampledTokens, rows, retries: this.#retries, engineSteps: steps });
+    const engines = [this.#engine.stats, ...this.#pool.stats];
+    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "steps") =>
+      engines.reduce((total, stats) => total + stats[of], 0);
+    this.#send({
+      type: "stats",
+      abortedTokens: sum("abortedTokens"),
+      sampledTokens: sum("sampledTokens"),
+      rows: sum("rows"),
+      retries: this.#retries,
+      engineSteps: sum("steps"),
+    });
   }
 }
 

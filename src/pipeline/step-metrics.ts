@@ -11,10 +11,15 @@ export interface TaskMetrics {
   /** Share of the step's sampled tokens, and of its gradient: |g_k| / Σ_j |g_j|, g_k the gradient of this task's tokens. */
   tokenShare: number;
   gradientShare: number;
+  /** Versions by which the current policy's tokens were older than the weights they trained. */
   meanLag: number;
   maxLag: number;
   turns: number;
+  /** Of the current policy's turns. */
   parseFailureRate: number;
+  /** In a run with a pool: share of the tokens of turns that each policy wrote, and how much of its tokens is trained. */
+  policyShare?: Record<string, number>;
+  policyTrained?: Record<string, number>;
   endReasons: Partial<Record<EndReason, number>>;
 }
 

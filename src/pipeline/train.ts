@@ -33,6 +33,7 @@ import {
 import { resolveDevice } from "./open-device.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun } from "./plan.ts";
+import { checkPool } from "./pool-models.ts";
 import { recordSession } from "./run-record.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { taskMix, taskNamesOf } from "./task-mix.ts";
@@ -185,6 +186,7 @@ class Run {
     const modelFolder = checkpoint?.modelFolder ?? config.model.path;
     const model = loadModelFolder(modelFolder);
     model.tensors.close();
+    checkPool(config, model);
     const plan = planRun(config, model.config);
     assertFitsMemory(plan.memory);
     const device = await resolveDevice(config);
@@ -228,6 +230,7 @@ class Run {
       ring: `/agentrl-${id}-ring`,
       board: `/agentrl-${id}-board`,
       modelFolder,
+      firstVersion: this.#coordinator.version,
       resume: from,
       checkpoints,
       configHash: configHash(config),

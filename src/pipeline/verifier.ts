@@ -1,16 +1,18 @@
 /**
  * The metric `mismatch`: log-probabilities recorded while sampling against those that a full forward pass computes
- * under the same weights, which the board still holds. The invariance rule makes the difference exactly 0; anything
- * else is a bug.
+ * under the same weights: a version that the board still holds, or a checkpoint of the pool. The invariance rule makes the
+ * difference exactly 0; anything else is a bug.
  */
 import type { Device } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { TrainPass } from "../model/train-pass.ts";
+import type { ComputeWeights } from "../model/weights.ts";
 import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32 } from "../rl/sampler.ts";
-import { comparableTokens, contextVersion, type VersionChecksums } from "../rl/staleness.ts";
+import { comparableTokens, type VersionChecksums, type WeightsId } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import type { WeightBoard } from "../shm/weight-board.ts";
+import { loadPoolModel } from "./pool-models.ts";
 import { type SlotReader, slotReader } from "./slot-weights.ts";
 
 export interface Checked {
@@ -20,17 +22,25 @@ export interface Checked {
 }
 
 export class Verifier {
+  readonly #device: Device;
   readonly #board: WeightBoard;
   readonly #slots: SlotReader;
   readonly #pass: TrainPass;
   readonly #maxRows: number;
+  /** Folders of the pool's checkpoints, and their weights once they are needed. */
+  readonly #checkpoints: ReadonlyMap<string, string>;
+  readonly #loaded = new Map<string, ComputeWeights>();
 
   constructor(options: {
     device: Device;
     config: ModelConfig;
     board: WeightBoard;
     maxRows: number;
+    /** Model folders by the names of the pool's checkpoints; default none. */
+    checkpoints?: ReadonlyMap<string, string>;
   }) {
+    this.#device = options.device;
+    this.#checkpoints = options.checkpoints ?? new Map();
     this.#board = options.board;
     this.#slots = slotReader(options.device, options.config);
     this.#maxRows = options.maxRows;
@@ -50,15 +60,10 @@ export class Verifier {
     const checked: Checked = { mismatch: 0, tokens: 0 };
     if (fraction === 0) return checked;
     const total = trajectories.reduce((sum, one) => sum + sampledCount(one), 0);
-    const byVersion = this.#draw(trajectories, fraction * total, versions, seed);
-    for (const [version, chosen] of byVersion) {
-      const held = this.#board.acquire(version);
-      // Evicted since: counted as not compared.
-      if (held === null) continue;
-      try {
-        const limit = (trajectory: Trajectory) => comparableTokens(trajectory, versions);
-        for (const { items, batch } of packMicroBatches(chosen, { maxRows: this.#maxRows }, limit)) {
-          const { logProbs } = await this.#pass.forward(this.#slots.weightsOf(held), batch);
+    for (const [id, chosen] of this.#draw(trajectories, fraction * total, versions, seed)) {
+      await this.#under(id, async (weights) => {
+        for (const { items, batch } of packMicroBatches(chosen, { maxRows: this.#maxRows })) {
+          const { logProbs } = await this.#pass.forward(weights, batch);
           const recorded = gatherScored(items, (trajectory, i) => trajectory.logProbs[i]!);
           for (let t = 0; t < recorded.length; t++) {
             // Math.max keeps a NaN, which so cannot pass for agreement.
@@ -66,27 +71,43 @@ export class Verifier {
           }
           checked.tokens += recorded.length;
         }
-      } finally {
-        this.#board.release(held);
-      }
+      });
     }
     return checked;
   }
 
+  /** Does `check` with the weights; a version that was evicted since counts as not compared. */
+  async #under(id: WeightsId, check: (weights: ComputeWeights) => Promise<void>): Promise<void> {
+    if (typeof id === "string") {
+      const weights = this.#loaded.get(id) ?? loadPoolModel(this.#device, id, this.#checkpoints.get(id)!);
+      this.#loaded.set(id, weights);
+      await check(weights);
+      return;
+    }
+    const held = this.#board.acquire(id);
+    if (held === null) return;
+    try {
+      await check(this.#slots.weightsOf(held));
+    } finally {
+      this.#board.release(held);
+    }
+  }
+
+  /** By the weights to recompute them under: trajectories that mark as sampled what is to be compared. */
   #draw(trajectories: readonly Trajectory[], wanted: number, versions: VersionChecksums, seed: number) {
     const shuffled = trajectories
       .map((trajectory) => ({ trajectory, key: mix32(mix32(seed, trajectory.group), trajectory.sample) }))
       .sort((a, b) => a.key - b.key);
-    const byVersion = new Map<number, Trajectory[]>();
+    const byWeights = new Map<WeightsId, Trajectory[]>();
     let tokens = 0;
     for (const { trajectory } of shuffled) {
       if (tokens >= wanted) break;
-      const comparable = comparableTokens(trajectory, versions);
-      if (comparable === 0) continue;
-      tokens += comparable;
-      const version = contextVersion(trajectory);
-      byVersion.set(version, [...(byVersion.get(version) ?? []), trajectory]);
+      for (const [id, sampled] of comparableTokens(trajectory, versions)) {
+        const marked = { ...trajectory, sampled };
+        tokens += sampledCount(marked);
+        byWeights.set(id, [...(byWeights.get(id) ?? []), marked]);
+      }
     }
-    return byVersion;
+    return byWeights;
   }
 }

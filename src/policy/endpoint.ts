@@ -8,6 +8,7 @@ import { z } from "zod";
 import { toolsAsJson } from "../env/define.ts";
 import type { Action, Message, ToolCall, ToolSpec } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
+import type { EndpointToken } from "./endpoint-tokens.ts";
 
 export interface EndpointOptions {
   /** Base URL, to which /chat/completions is added. */
@@ -23,12 +24,24 @@ export interface EndpointOptions {
   tries?: number;
   /** Wait after the first failure, doubled after each; a `Retry-After` of the server wins. @default 500 */
   backoffMs?: number;
+  /** Ask for the log-probability of every sampled token. */
+  logProbs?: boolean;
+}
+
+export interface ChatRequest {
+  messages: readonly Message[];
+  tools: readonly ToolSpec[];
+  seed: number;
+  /** Default: the endpoint's own limit. */
+  maxTokens?: number;
 }
 
 export interface Turn {
   action: Action;
   /** Why the turn ended: the policy's own end, its limit of tokens, or a conversation that its context cannot hold. */
   end: "stop" | "length" | "context";
+  /** What the server says that it sampled; only where it was asked, and says it. */
+  tokens?: EndpointToken[];
 }
 
 const longestWaitMs = 120_000;
@@ -38,6 +51,13 @@ const responseSchema = z.object({
     .array(
       z.object({
         finish_reason: z.string().nullish(),
+        logprobs: z
+          .object({
+            content: z
+              .array(z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()).nullish() }))
+              .nullish(),
+          })
+          .nullish(),
         message: z.object({
           content: z.string().nullish(),
           tool_calls: z
@@ -68,15 +88,17 @@ export class Endpoint {
   }
 
   /** @throws AgentRLError PIPELINE when the server refuses the request, or answers none of the tries. */
-  async complete(request: { messages: readonly Message[]; tools: readonly ToolSpec[]; seed: number }): Promise<Turn> {
-    const { model, temperature, maxTokensPerTurn, tries = 8, backoffMs = 500 } = this.#options;
+  async complete(request: ChatRequest): Promise<Turn> {
+    const { model, temperature, tries = 8, backoffMs = 500, logProbs } = this.#options;
+    const maxTokens = request.maxTokens ?? this.#options.maxTokensPerTurn;
     const body = JSON.stringify({
       model,
       messages: request.messages.map(toWire),
       ...(request.tools.length > 0 && { tools: toolsAsJson(request.tools) }),
       seed: request.seed,
       ...(temperature !== undefined && { temperature }),
-      ...(maxTokensPerTurn !== undefined && { max_tokens: maxTokensPerTurn }),
+      ...(maxTokens !== undefined && { max_tokens: maxTokens }),
+      ...(logProbs && { logprobs: true }),
     });
     for (let attempt = 1; ; attempt++) {
       const answer = await this.#post(body);
@@ -137,7 +159,7 @@ function parseResponse(text: string): Answer {
   }
   const parsed = responseSchema.safeParse(value);
   if (!parsed.success) return { ok: false, final: false, error: `no chat completion: ${text.slice(0, 300)}` };
-  const { message, finish_reason } = parsed.data.choices[0]!;
+  const { message, finish_reason, logprobs } = parsed.data.choices[0]!;
   const calls = (message.tool_calls ?? []).map((call, at) =>
     toCall(call.id, call.function.name, call.function.arguments, at),
   );
@@ -149,7 +171,11 @@ function parseResponse(text: string): Answer {
   }
   return {
     ok: true,
-    turn: { action: { text: message.content ?? "", calls }, end: finish_reason === "length" ? "length" : "stop" },
+    turn: {
+      action: { text: message.content ?? "", calls },
+      end: finish_reason === "length" ? "length" : "stop",
+      ...(logprobs?.content && { tokens: logprobs.content }),
+    },
   };
 }
 

@@ -13,7 +13,7 @@ export interface Packed {
   start: number;
   /** Rows fed; what follows the last sampled token teaches nothing and is left out. */
   rows: number;
-  /** Sampled tokens scored, `scored` first in order. */
+  /** Sampled tokens, all of which are scored. */
   scored: number;
   /** The item of the same micro-batch that holds this one's first rows already, and how many: 0 rows when none does. */
   prefix: { item: number; rows: number };
@@ -35,13 +35,11 @@ export function sampledCount(trajectory: Trajectory): number {
 /**
  * Splits trajectories, in order, into packed batches of at most `maxRows` rows and `maxSpread` attention rows; with
  * `maxSpread` no more than `maxRows`, nothing is shared. A trajectory is never split over two batches, also where it is
- * of several contexts: objectives may weigh it as a whole. `limit` cuts how many sampled tokens of a trajectory are scored
- * (for the mismatch check: those of one version); default all.
+ * of several contexts: objectives may weigh it as a whole.
  */
 export function packMicroBatches(
   trajectories: readonly Trajectory[],
   limits: Pick<TrainLimits, "maxRows" | "maxSpread">,
-  limit?: (trajectory: Trajectory) => number,
 ): MicroBatch[] {
   const { maxRows, maxSpread = maxRows } = limits;
   const share = sharesPrefixes(limits);
@@ -68,7 +66,7 @@ export function packMicroBatches(
     return { placed, ...after };
   };
   for (const trajectory of trajectories) {
-    const contexts = measure(trajectory, limit?.(trajectory));
+    const contexts = measure(trajectory);
     let next = place(contexts);
     if (items.length > 0 && (next.rows > maxRows || next.spread > maxSpread)) {
       flush();
@@ -105,18 +103,16 @@ function promptRows({ trajectory, start }: Measured): number {
 type Measured = Omit<Packed, "prefix">;
 
 /** The contexts with a token to score. */
-function measure(trajectory: Trajectory, limit = Number.POSITIVE_INFINITY): Measured[] {
+function measure(trajectory: Trajectory): Measured[] {
   const contexts: Measured[] = [];
-  let left = limit;
   for (const [start, end] of rowsOf(trajectory)) {
     let scored = 0;
     let rows = 0;
-    for (let i = start; i < end && scored < left; i++) {
+    for (let i = start; i < end; i++) {
       if (trajectory.sampled[i] !== 1) continue;
       scored++;
       rows = i - start;
     }
-    left -= scored;
     if (scored > 0) contexts.push({ trajectory, start, rows, scored });
   }
   return contexts;

@@ -3,7 +3,7 @@
  * in its context to its own holds the same weights; versions are the same when their checksums are (at learning rate
  * 0 they all are).
  */
-import type { Trajectory } from "./trajectory.ts";
+import { PolicyId, type Trajectory } from "./trajectory.ts";
 
 export class VersionChecksums {
   readonly #checksums = new Map<number, string>();
@@ -33,22 +33,26 @@ export class VersionChecksums {
   }
 }
 
-/**
- * Sampled tokens, from the first, whose weights and whole context are of one version. Versions only grow within a
- * trajectory, so these are a prefix of its sampled tokens.
- */
-export function comparableTokens(trajectory: Trajectory, versions: VersionChecksums): number {
-  let count = 0;
-  for (let i = 0; i < trajectory.tokens.length; i++) {
-    if (trajectory.sampled[i] !== 1) continue;
-    if (!versions.same(trajectory.oldestVersion[i]!, trajectory.version[i]!)) break;
-    count++;
-  }
-  return count;
-}
+/** Weights that tokens can be recomputed under: a version of the run, or a checkpoint of the pool by its name. */
+export type WeightsId = number | string;
 
-/** Version that the first sampled token's context was computed with; what a comparison runs under. */
-export function contextVersion(trajectory: Trajectory): number {
-  const first = trajectory.sampled.indexOf(1);
-  return first < 0 ? -1 : trajectory.oldestVersion[first]!;
+/**
+ * [n] 1 where a sampled token can be recomputed exactly, by the weights to do it under. What counts are the token's own
+ * weights and the keys and values that its policy saw the episode by, whoever said what is in it: another policy's turn is
+ * context like any other. Tokens from an endpoint are nobody's here to recompute.
+ */
+export function comparableTokens(trajectory: Trajectory, versions: VersionChecksums): Map<WeightsId, Uint8Array> {
+  const { tokens, sampled, policy, version, oldestVersion, turns } = trajectory;
+  const masks = new Map<WeightsId, Uint8Array>();
+  let turn = 0;
+  for (let i = 0; i < tokens.length; i++) {
+    while (turn < turns.length - 1 && turns[turn]!.end <= i) turn++;
+    if (sampled[i] !== 1 || policy[i] === PolicyId.external) continue;
+    if (!versions.same(oldestVersion[i]!, version[i]!)) continue;
+    const id = policy[i] === PolicyId.checkpoint ? turns[turn]!.policy! : oldestVersion[i]!;
+    const mask = masks.get(id) ?? new Uint8Array(tokens.length);
+    mask[i] = 1;
+    masks.set(id, mask);
+  }
+  return masks;
 }

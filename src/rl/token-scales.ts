@@ -25,7 +25,11 @@ export function tokenScales(
 ): Map<Trajectory, number> {
   const lengths = counted.map(sampledCount);
   const weights = counted.map(weightOf);
-  const all = weights.reduce((sum, weight, i) => sum + weight * (mean === "token" ? lengths[i]! : 1), 0);
+  // An episode whose turns were all taken by others, whose tokens are not trained, has nothing to count.
+  const all = weights.reduce(
+    (sum, weight, i) => sum + weight * (mean === "token" ? lengths[i]! : Math.min(lengths[i]!, 1)),
+    0,
+  );
   const over = (length: number) => ({ trajectory: length, token: 1, constant: longest })[mean];
   return new Map(
     counted.map((trajectory, i) => {

@@ -5,16 +5,25 @@
  */
 import type { EndReason } from "../env/environment.ts";
 
-/** Which policy produced a sampled token. */
-export const PolicyId = { current: 0, stale: 1, external: 2 } as const;
+/**
+ * Which policy produced a token: the one that is trained, a copy of it that lags behind, another model of the same
+ * architecture, or one behind an endpoint.
+ */
+export const PolicyId = { current: 0, stale: 1, external: 2, checkpoint: 3 } as const;
+export type PolicyId = (typeof PolicyId)[keyof typeof PolicyId];
+
+/** In place of a weight version: the token was computed by weights that are none of the run's. */
+export const noVersion = 0xffff_ffff;
 
 export interface Turn {
-  /** Token offsets [start, end) of what the policy sampled in this turn. */
+  /** Token offsets [start, end) of what the policy said in this turn. */
   start: number;
   end: number;
   reward: number;
   /** The turn's text did not parse as a tool call although it tried to be one. */
   parseFailure: boolean;
+  /** Where several policies take turns: the name of the one that took this one. */
+  policy?: string;
 }
 
 export interface Trajectory {
@@ -35,11 +44,14 @@ export interface Trajectory {
   logProbs: Float32Array;
   /** [n] mass kept by top-k, top-p, min-p; 1 where nothing was cut. */
   keptMass: Float32Array;
-  /** [n] PolicyId of sampled tokens. */
+  /** [n] PolicyId of the tokens of turns, sampled or given; 0 elsewhere. */
   policy: Uint8Array;
-  /** [n] weight version that computed the token's own step (for an unsampled token: that wrote its keys and values). */
+  /**
+   * [n] weight version that computed the token's own step (for an unsampled token: that first wrote its keys and values).
+   * `noVersion` for tokens of a checkpoint or an endpoint, and for what one of those read first.
+   */
   version: Uint32Array;
-  /** [n] oldest weight version among the keys and values in the token's context. */
+  /** [n] oldest weight version among the keys and values in the token's context, which are its own policy's. */
   oldestVersion: Uint32Array;
 
   /**

@@ -88,6 +88,7 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
       ring: "",
       board: board.name,
       modelFolder: resume === null ? model : join(resume, "model"),
+      firstVersion: 0,
       resume,
       checkpoints: join(folder.path, `${name}-${adapter}-checkpoints`),
       configHash: "test",

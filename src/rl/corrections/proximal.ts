@@ -17,7 +17,8 @@ export function recomputed(logProbs: Float32Array): Float32Array {
 }
 
 /**
- * @param versions [n] the weight version that sampled each token.
+ * @param versions [n] the weight version that sampled each token; -Infinity for weights that never were the run's, whose
+ * proximal policy is the one being trained.
  * @param current the version being trained, no older than any of them.
  */
 export function interpolated(
