@@ -68,9 +68,9 @@ export function addEval(program: Command): void {
     .option("--runs <n>", "play every task this often: spread and pass@k", wholeNumber(1), 1)
     .option("--split <name>", "task list of the environment")
     .option(
-      "--panel <hash>",
-      "refuse to play other tasks than those of the panel of this hash, as reports name it",
-      panelHash,
+      "--panel <name>",
+      "refuse to play other tasks than those of the panel that reports name so, as in kg-eval-0123abcd",
+      panelName,
     )
     .addOption(new Option("--greedy", "take the likeliest token (a model's default)").conflicts("temperature"))
     .option("--temperature <t>", "sample at this temperature", numberFrom(0))
@@ -150,11 +150,10 @@ async function evaluate(options: EvalOptions): Promise<void> {
   }
 }
 
-/** Of a panel's name, TASK-SPLIT-HASH, or of the hash alone. */
-function panelHash(text: string): string {
-  const hash = /^(?:.+-)?([0-9a-f]{8})$/.exec(text)?.[1];
-  if (hash !== undefined) return hash;
-  throw new InvalidArgumentError("Expected 8 hex digits, as at the end of a panel's name.");
+/** A panel's name, TASK-SPLIT-HASH, or the hash alone. */
+function panelName(text: string): string {
+  if (/^(?:.+-)?[0-9a-f]{8}$/.test(text)) return text;
+  throw new InvalidArgumentError("Expected a panel's name, as in kg-eval-0123abcd, or its 8 hex digits.");
 }
 
 /** The members that are not undefined. */

@@ -95,11 +95,11 @@ const evaluationSchema = z
     split: z.string().min(1).default("eval").describe("The environment's task list to evaluate on."),
     temperature: z.number().min(0).max(10).default(0).describe("Sampling temperature of evaluations; 0 = greedy."),
     panels: z
-      .record(z.string().min(1), z.string().regex(/^[0-9a-f]{8}$/))
+      .record(z.string().min(1), z.string().regex(/^(?:.+-)?[0-9a-f]{8}$/))
       .optional()
-      .meta({ examples: [{ kg: "0123abcd" }] })
+      .meta({ examples: [{ kg: "kg-eval-0123abcd" }] })
       .describe(
-        "Hash of the list of tasks that each environment is evaluated on, as reports name it (in kg-eval-0123abcd: 0123abcd): the run refuses to be measured on another.",
+        "The list of tasks that an environment is evaluated on, by the name that reports give it, as in {kg: kg-eval-0123abcd}, or its hash alone in quotes: the run refuses to be measured on another.",
       ),
   })
   .describe("Evaluations on held-out tasks.");

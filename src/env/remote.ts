@@ -125,6 +125,8 @@ class RemoteController {
   readonly #patienceMs: number;
   readonly #turnTimeoutMs: number;
   #tools: { source: string; specs: ToolSpec[] } | undefined;
+  /** The controller has had workers of the task. */
+  #served = false;
 
   constructor(options: RemoteOptions) {
     this.task = options.task;
@@ -191,7 +193,7 @@ class RemoteController {
     this.#client.close();
   }
 
-  /** Waits where waiting helps: no worker free, or a controller that is not (yet, or again) there. */
+  /** Waits where waiting helps: no worker free, none there any more, or a controller that is not (yet, or again) there. */
   async #patiently(what: string, ask: () => Promise<JsonAnswer>, patienceMs = this.#patienceMs): Promise<JsonAnswer> {
     const deadline = performance.now() + patienceMs;
     for (;;) {
@@ -200,9 +202,12 @@ class RemoteController {
       try {
         const answer = await ask();
         const again = Number(answer.headers["retry-after"]);
-        if (answer.status < 400 || !(again >= 0)) return answer;
+        if (answer.status < 400) this.#served = true;
+        // Workers find a controller that was restarted at their next heartbeat.
+        const returning = this.#served && isUnknownTask(answer);
+        if (!returning && (answer.status < 400 || !(again >= 0))) return answer;
         why = reasonOf(answer);
-        wait = again * 1000;
+        wait = returning ? 1000 : again * 1000;
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
         // Only a request that the controller never saw may be sent again.
@@ -226,8 +231,7 @@ class RemoteController {
   }
 
   #refused(what: string, answer: JsonAnswer): AgentRLError {
-    const { code } = (typeof answer.body === "object" && answer.body !== null ? answer.body : {}) as { code?: unknown };
-    if (answer.status === 401 || code === "unknown_task") {
+    if (answer.status === 401 || isUnknownTask(answer)) {
       return new AgentRLError("CONFIG", `The controller refuses task ${this.task}`, {
         where: this.#client.base,
         got: reasonOf(answer),
@@ -297,6 +301,10 @@ class RemoteSession implements Session {
 function numbersOf(metrics: Record<string, unknown>): Record<string, number> {
   const numbers = Object.entries(metrics).filter((entry): entry is [string, number] => typeof entry[1] === "number");
   return Object.fromEntries(numbers);
+}
+
+function isUnknownTask({ body }: JsonAnswer): boolean {
+  return typeof body === "object" && body !== null && (body as { code?: unknown }).code === "unknown_task";
 }
 
 function reasonOf({ status, body }: JsonAnswer): string {

@@ -64,7 +64,7 @@ export interface EvaluationOptions {
   concurrency?: number;
   /** Tries for one episode in which the environment fails. @default 3 */
   tries?: number;
-  /** Hash of the panel that is to be played, as in its name: another one is refused. */
+  /** Name or hash of the panel that is to be played: another one is refused. */
   panel?: string;
   /** JSON lines of all episodes, with their transcripts, each written as it ends. */
   out?: string;

@@ -79,6 +79,7 @@ export async function replayFailedBatch(file: string): Promise<GradientMetrics &
   const gradient = new BatchGradient(device, model.config, config, taskNames);
   loadCritic(gradient, critic, checkpoint);
   const metrics = await gradient.compute(weights, groups, state.step);
+  await gradient.critic?.gradientNorm();
   const gradNorm = Math.sqrt(await device.sumSquares(gradient.grads.arena, gradient.grads.layout.length));
   device.destroy();
   return { ...metrics, gradNorm };

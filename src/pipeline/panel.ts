@@ -34,12 +34,15 @@ export function panelOf(environment: Environment, { split, levels, episodes }: P
   return { name: `${task}-${split}-${hash}`, hash, indices };
 }
 
-/** @throws AgentRLError CONFIG when the panel is not the one that is asked for. */
+/**
+ * @param expected a panel's name or its hash; undefined: any.
+ * @throws AgentRLError CONFIG when the panel is not the one that is asked for.
+ */
 export function assertPanel(panel: Panel, expected: string | undefined, where: string): void {
-  if (expected === undefined || panel.hash === expected) return;
+  if (expected === undefined || expected === panel.hash || expected === panel.name) return;
   throw new AgentRLError("CONFIG", `The evaluation would play another panel: ${panel.name}`, {
     where,
-    got: `${panel.hash}, ${panel.indices.length} tasks`,
+    got: `${panel.name}, ${panel.indices.length} tasks`,
     expected,
     hint: "Play the split, levels and number of episodes that the panel was named with; if the tasks themselves changed, name the new panel.",
   });

@@ -69,6 +69,8 @@ describe("wrong usage ends with exit code 2", () => {
     ["eval --task kg --policy expert --controller http://127.0.0.1:1", "expert does not play through a controller"],
     ["eval --task kg-std --policy random --controller http://127.0.0.1:1 --level 1", "--level has no effect"],
     ["eval --task kg-std --policy random --controller http://127.0.0.1:1 --setting a=1", "--setting has no effect"],
+    ["eval --task kg --policy expert --panel nonsense", "Expected a panel's name"],
+    ["eval --task kg-std --policy random --controller http://127.0.0.1:1 --panel 01234567", "--panel has no effect"],
     ["eval --task os --policy expert --setting timeout", "A --setting flag cannot be applied"],
     ["worker os-std --setting timeout", "A --setting flag cannot be applied"],
     ["bench gem", "Did you mean gemm?"],

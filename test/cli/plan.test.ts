@@ -54,6 +54,29 @@ describe("the dry run", () => {
     expect(text).toContain("    groupSize: 4");
   });
 
+  it("says what filters, loss weights and a task's own settings make of the loss", () => {
+    const text = dryRun({
+      tasks: [
+        { name: "dbbench", lossWeight: 2, algorithm: { advantage: "rloo", incompletePenalty: -1 } },
+        { name: "kg" },
+      ],
+      algorithm: { filters: { zeroVariance: "keep", overlong: "mask", dynamicSampling: { maxFactor: 2.5 } } },
+      rollout: { groupsPerStep: 8 },
+    });
+    expect(text).toContain(
+      "w_t  = c / (|o_i| Σ c): c the loss weight of t's task (dbbench 2, kg 1), Σ over the trajectories of the batch",
+    );
+    expect(text).toContain("episodes that the length or context limit ended have no part in it");
+    expect(text).toContain("a batch is 8 groups of unequal r, unless 20 groups do not hold as many");
+    expect(text).toContain("A of dbbench = r - mean_others(r)");
+    expect(text).toContain("-0.2 (dbbench: -1) where the policy did not complete");
+    const plain = dryRun({ tasks: [{ name: "kg" }] });
+    expect(plain).toContain("w_t  = 1 / (M |o_i|): M trajectories that carry gradient");
+    expect(plain).not.toContain("gradient of one task");
+    // One more arena, where there are several tasks.
+    expect(text).toMatch(/gradients +([\d.]+ \w+)\n +gradient of one task +\1\n/);
+  });
+
   it("names more threads than cores", () => {
     expect(dryRun({ rollout: { threads: 200 } })).toContain("more threads than cores");
   });

@@ -134,6 +134,25 @@ describe.each(["http", "grpc"])("a worker over %s", (transport) => {
     expect(await session.step(act("end"))).toMatchObject({ done: true, reward: 0.75 });
     expect(second.controller.sessions.size).toBe(0);
   });
+
+  it("a start at a restarted controller waits until its workers are back; for a task that never was, it does not", async () => {
+    const first = await controllerOn();
+    const before = await worker(urlOf(first));
+    await registered(first);
+    const environment = await remote(first);
+    await before.close();
+    await first.close();
+    const second = await controllerOn(Number(new URL(first.url).port));
+    let started = false;
+    const session = environment.start("data", 0, 1).finally(() => {
+      started = true;
+    });
+    // By the time this is refused, the start above, which was sent before, has been refused as well.
+    await expect(remote(second)).rejects.toMatchObject({ code: "CONFIG" });
+    expect(started).toBe(false);
+    await worker(urlOf(second));
+    expect(await (await session).step(act("end"))).toMatchObject({ done: true, reward: 0.75 });
+  });
 });
 
 describe("a worker that is killed", () => {
