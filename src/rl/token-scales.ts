@@ -1,6 +1,6 @@
 /**
- * A sampled token's share of the batch, over the M trajectories that count, |o_i| sampled tokens each, of tasks with loss
- * weights c:
+ * A sampled token's share of the batch, over the M trajectories that count and have sampled tokens, |o_i| each, of tasks
+ * with loss weights c:
  *
  *     trajectory (GRPO, arXiv 2402.03300, Eq. 3):   w = c_i / (|o_i| Σ_j c_j)      without weights 1 / (M |o_i|)
  *     token (DAPO, arXiv 2503.14476, Eq. 8):        w = c_i / Σ_j c_j |o_j|        without weights 1 / Σ_j |o_j|

@@ -36,6 +36,14 @@ describe("the weight board of a run", () => {
     const config = trainSchema.parse({ model: { path: "m" }, steps: 20, tasks, staleness: { maxLag } });
     expect(planRun(config, model).boardSlots).toBe(slots);
   });
+
+  it("has room for what stale copies stand at, also in groups that are still to be trained", () => {
+    const tasks = [{ name: "kg" }];
+    const pool = [4, 10].map((every) => ({ name: `${every}`, kind: "stale", every, probability: 0.1 }));
+    const config = trainSchema.parse({ model: { path: "m" }, steps: 20, tasks, crossPolicy: { pool } });
+    // Lag 4: eight as without; then 1 + ceil(4 / 4) and 1 + ceil(4 / 10).
+    expect(planRun(config, model).boardSlots).toBe(8 + 2 + 2);
+  });
 });
 
 describe("the dry run", () => {
@@ -75,6 +83,27 @@ describe("the dry run", () => {
     expect(plain).not.toContain("gradient of one task");
     // One more arena, where there are several tasks.
     expect(text).toMatch(/gradients +([\d.]+ \w+)\n +gradient of one task +\1\n/);
+  });
+
+  it("says who takes the turns, whose probability a token is weighed by, and what that takes", () => {
+    const crossPolicy = {
+      pool: [
+        { name: "old", kind: "stale", every: 4, probability: 0.2 },
+        { name: "base", kind: "checkpoint", path: "b", probability: 0.05 },
+        { name: "far", kind: "endpoint", url: "http://h/v1", model: "m", probability: 0.25 },
+      ],
+    };
+    const tasks = [{ name: "dbbench" }, { name: "kg", policies: { far: 0.1 } }];
+    const algorithm = { correction: { method: "decoupled", proximal: "interpolated" } };
+    const text = dryRun({ crossPolicy, tasks, algorithm });
+    expect(text).toContain(
+      "dbbench: current 50.0 %, old (stale, refreshed every 4 updates) 20.0 %, base (checkpoint) 5.0 %, far (endpoint) 25.0 %",
+    );
+    expect(text).toContain("kg: current 90.0 %, far (endpoint) 10.0 %");
+    expect(text).toContain("μ    = the policy that sampled t: the current one, old, base; tokens of far are context");
+    expect(text).toContain("d the token's age in versions, ∞ where it is of no version");
+    expect(text).toMatch(/ {2}other policies +[\d.]+ [KMG]iB\n/);
+    expect(dryRun({})).not.toMatch(/other policies|turns|the policy that sampled/);
   });
 
   it("names more threads than cores", () => {

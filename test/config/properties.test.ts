@@ -27,7 +27,7 @@ function valuesOf(field: Field): fc.Arbitrary<unknown> {
   if (field.enum) return fc.constantFrom(...field.enum);
   if (field.format === "task") return fc.constantFrom(...field.examples!);
   if (field.type === "boolean") return fc.boolean();
-  // Records: a task's levels, and panels, which say what they look like.
+  // Records: a task's levels, and others, which say what they look like.
   if (field.type === "object") return fc.constantFrom(...(field.examples ?? [{ 1: 0.5 }, { 2: 3, 5: 1 }]));
   if (field.type === "string") return fc.constantFrom("a", "train", "eval: x", "- y", "true", "'");
   if (field.type === "integer") {
@@ -47,7 +47,8 @@ function subsetOf(section: Field): fc.Arbitrary<Record<string, unknown>> {
   return fc.record(values, { requiredKeys: [] });
 }
 
-const sections = Object.entries(fields.properties!).filter(([key, field]) => field.properties && key !== "model");
+/** Those that may be empty. */
+const sections = Object.entries(fields.properties!).filter(([, field]) => field.properties && !field.required?.length);
 const taskNames = fields.properties!.tasks!.items!.properties!.name!.examples as string[];
 
 const configs = fc

@@ -170,6 +170,8 @@ describe("the proximal policy", () => {
   it("is the behaviour policy at age 0 and 1, half way at 2, and nears the current one with age", () => {
     const at = (age: number) => interpolated(Float32Array.of(-1), Float32Array.of(-3), [10 - age], 10)[0]!;
     expect([at(0), at(1), at(2), at(4), at(8)]).toEqual([-3, -3, -2, -1.5, -1.25]);
+    // A policy that is no version of the run.
+    expect(at(Number.POSITIVE_INFINITY)).toBe(-1);
   });
 
   it("recomputed: no clip acts, and the gradient is the importance-weighted policy gradient", () => {
