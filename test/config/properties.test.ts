@@ -40,9 +40,11 @@ function valuesOf(field: Field): fc.Arbitrary<unknown> {
     .filter((x) => x !== field.exclusiveMinimum && x !== field.exclusiveMaximum && !Object.is(x, -0));
 }
 
-/** Any subset of a section's keys, with valid values. */
+/** Any subset of a section's keys, with valid values; without a task's policies, which name members of a pool. */
 function subsetOf(section: Field): fc.Arbitrary<Record<string, unknown>> {
-  const entries = Object.entries(section.properties ?? {}).filter(([, field]) => !field.properties && !field.items);
+  const entries = Object.entries(section.properties ?? {}).filter(
+    ([key, field]) => !field.properties && !field.items && key !== "policies",
+  );
   const values = Object.fromEntries(entries.map(([key, field]) => [key, valuesOf(field)]));
   return fc.record(values, { requiredKeys: [] });
 }
