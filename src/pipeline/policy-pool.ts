@@ -37,8 +37,11 @@ export interface EpisodeSeat {
 
 type Member = { name: string } & ({ engine: Engine; policy: PolicyId } | { endpoint: Endpoint });
 
-/** A server that does not answer is given up before the watchdog takes the run for dead; the sample is then retried. */
-const endpointPatience = { timeoutMs: 120_000, tries: 4 };
+/**
+ * A server that does not answer is given up, and its sample played again, before the watchdog takes the run for dead: the
+ * last request is over by the sum of the two times. What it goes through until then may be a restart.
+ */
+const endpointPatience = { timeoutMs: 90_000, giveUpMs: 75_000, tries: 20 };
 
 export class PolicyPool {
   readonly #options: PolicyPoolOptions;

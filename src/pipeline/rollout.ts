@@ -177,6 +177,7 @@ class RolloutProcess {
         // Only the environment's own faults are retried; anything else is a bug or a broken machine.
         if (!(error instanceof AgentRLError) || error.code !== "ENVIRONMENT" || attempt >= maxTries) throw error;
         this.#retries++;
+        this.#report();
         await delay(50 * 2 ** attempt * (1 + mix32(lease.seed, attempt) / 2 ** 32));
       } finally {
         conversation.close();

@@ -24,6 +24,8 @@ export interface EndpointOptions {
   tries?: number;
   /** Wait after the first failure, doubled after each; a `Retry-After` of the server wins. @default 500 */
   backoffMs?: number;
+  /** Milliseconds from the first request after which no further one is begun; default: `tries` alone decide. */
+  giveUpMs?: number;
   /** Ask for the log-probability of every sampled token. */
   logProbs?: boolean;
 }
@@ -89,7 +91,14 @@ export class Endpoint {
 
   /** @throws AgentRLError PIPELINE when the server refuses the request, or answers none of the tries. */
   async complete(request: ChatRequest): Promise<Turn> {
-    const { model, temperature, tries = 8, backoffMs = 500, logProbs } = this.#options;
+    const {
+      model,
+      temperature,
+      tries = 8,
+      backoffMs = 500,
+      giveUpMs = Number.POSITIVE_INFINITY,
+      logProbs,
+    } = this.#options;
     const maxTokens = request.maxTokens ?? this.#options.maxTokensPerTurn;
     const body = JSON.stringify({
       model,
@@ -100,12 +109,15 @@ export class Endpoint {
       ...(maxTokens !== undefined && { max_tokens: maxTokens }),
       ...(logProbs && { logprobs: true }),
     });
+    const started = performance.now();
     for (let attempt = 1; ; attempt++) {
       const answer = await this.#post(body);
       if (answer.ok) return answer.turn;
-      if (answer.final || attempt >= tries) throw this.#failure(answer.error, attempt);
       const backoff = backoffMs * 2 ** (attempt - 1) * (0.5 + Math.random());
-      await delay(Math.min(longestWaitMs, answer.retryAfterMs ?? backoff));
+      const wait = Math.min(longestWaitMs, answer.retryAfterMs ?? backoff);
+      const late = performance.now() - started + wait > giveUpMs;
+      if (answer.final || late || attempt >= tries) throw this.#failure(answer.error, attempt);
+      await delay(wait);
     }
   }
 
