@@ -44,7 +44,7 @@ describe("a pool of policies", () => {
   });
 
   it("lets a synchronous run be clipped and corrected, as far as it trains what others sampled", () => {
-    const algorithm = { clipLow: 0.1, correction: { method: "icepop" } };
+    const algorithm = { clipLow: 0.1, correction: { method: "sequence-mask" } };
     expect(() => load({ mode: "sync", algorithm })).toThrow("algorithm.clipLow has no effect");
     expect(() => withPool([far], { mode: "sync", algorithm })).toThrow("algorithm.clipLow has no effect");
     for (const member of [stale, base, { ...far, logProbs: true }]) {
