@@ -57,7 +57,6 @@ export const crossPolicySchema = z
 export const policiesField = z
   .record(z.string(), share())
   .optional()
-  .meta({ examples: [{}] })
   .describe(
     "Share of this task's turns by name of a policy of crossPolicy.pool; those not listed take none, and {} leaves all to the current policy.",
   );

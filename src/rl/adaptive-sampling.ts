@@ -59,7 +59,8 @@ export class AdaptiveWeights {
       (one, task) => this.#base[task]! * (one === null ? Number.NaN : strength(one, signal)),
     );
     const sum = shares.reduce((total, share) => total + share, 0);
-    if (!(sum > 0)) return [...this.#base];
+    // Also where it is all rounding: shares of a denormal sum do not sum to 1.
+    if (!(sum > 1e-12)) return [...this.#base];
     return shares.map((share, task) => floor * this.#base[task]! + ((1 - floor) * share) / sum);
   }
 }

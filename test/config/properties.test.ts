@@ -27,7 +27,7 @@ function valuesOf(field: Field): fc.Arbitrary<unknown> {
   if (field.enum) return fc.constantFrom(...field.enum);
   if (field.format === "task") return fc.constantFrom(...field.examples!);
   if (field.type === "boolean") return fc.boolean();
-  // Records: a task's levels, and others, which say what they look like.
+  // Records: a task's levels, and panels, which say what they look like.
   if (field.type === "object") return fc.constantFrom(...(field.examples ?? [{ 1: 0.5 }, { 2: 3, 5: 1 }]));
   if (field.type === "string") return fc.constantFrom("a", "train", "eval: x", "- y", "true", "'");
   if (field.type === "integer") {
@@ -40,14 +40,16 @@ function valuesOf(field: Field): fc.Arbitrary<unknown> {
     .filter((x) => x !== field.exclusiveMinimum && x !== field.exclusiveMaximum && !Object.is(x, -0));
 }
 
-/** Any subset of a section's keys, with valid values. */
+/** Any subset of a section's keys, with valid values; without a task's policies, which name members of a pool. */
 function subsetOf(section: Field): fc.Arbitrary<Record<string, unknown>> {
-  const entries = Object.entries(section.properties ?? {}).filter(([, field]) => !field.properties && !field.items);
+  const entries = Object.entries(section.properties ?? {}).filter(
+    ([key, field]) => !field.properties && !field.items && key !== "policies",
+  );
   const values = Object.fromEntries(entries.map(([key, field]) => [key, valuesOf(field)]));
   return fc.record(values, { requiredKeys: [] });
 }
 
-/** Those that may be empty. */
+/** Those that any subset of their keys makes a section of. */
 const sections = Object.entries(fields.properties!).filter(([, field]) => field.properties && !field.required?.length);
 const taskNames = fields.properties!.tasks!.items!.properties!.name!.examples as string[];
 

@@ -11,7 +11,7 @@ const idsOf = (text: string) => [...tokenizer.encode(text), end];
 const listed = (ids: readonly number[]) =>
   ids.map((id, i) => ({
     token: tokenizer.decode([id]),
-    logprob: -(i + 1) / 4,
+    logprob: (0 - i) / 4,
     bytes: [...tokenizer.tokenBytes(id)!],
   }));
 
@@ -20,9 +20,9 @@ describe("a server's log-probabilities", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (text) => {
         const ids = idsOf(text);
-        expect(alignLogProbs(ids, listed(ids), tokenizer)).toEqual(ids.map((_, i) => -(i + 1) / 4));
+        expect(alignLogProbs(ids, listed(ids), tokenizer)).toEqual(ids.map((_, i) => (0 - i) / 4));
         const open = ids.slice(0, -1);
-        expect(alignLogProbs(ids, listed(open), tokenizer)).toEqual(open.map((_, i) => -(i + 1) / 4));
+        expect(alignLogProbs(ids, listed(open), tokenizer)).toEqual(open.map((_, i) => (0 - i) / 4));
       }),
     );
   });

@@ -10,7 +10,7 @@ const batch = [
 ].map((mask, sample) => trajectory({ mask, sample }));
 
 it.each<[LossMean, number[]]>([
-  // Two trajectories with tokens: 1 / (2 · 2) and 1 / (2 · 3).
+  // Two trajectories that carry gradient: 1 / (2 · 2) and 1 / (2 · 3).
   ["trajectory", [1 / 4, 1 / 6, 0]],
   ["token", [1 / 5, 1 / 5, 0]],
   ["constant", [1 / 200, 1 / 200, 0]],
