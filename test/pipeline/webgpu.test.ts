@@ -1,5 +1,5 @@
 /** Runs whose every number is computed by WGSL kernels, on each adapter there is. */
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebGpuDevice } from "../../src/device/webgpu/webgpu-device.ts";
@@ -47,6 +47,27 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
       expect(first.steps.map((step) => step.checksum)).toEqual(second.steps.map((step) => step.checksum));
       const [session] = readFileSync(join(folder.path, `first-${adapter}`, "sessions.jsonl"), "utf8").split("\n");
       expect(JSON.parse(session!)).toMatchObject({ step: 0, device: { kind: "webgpu", profile: "safe" } });
+    },
+    120_000,
+  );
+
+  it.each(adapters)(
+    "%s: so they are where engines of several policies share the device",
+    async (adapter) => {
+      const other = join(folder.path, "other");
+      mkdirSync(other, { recursive: true });
+      const path = await makeModel(other, { model: { path: model }, steps: 2 });
+      const pool = [
+        { name: "old", kind: "stale", every: 2, probability: 0.3 },
+        { name: "base", kind: "checkpoint", path, probability: 0.3 },
+      ];
+      const config = { ...settings(adapter), steps: 3, crossPolicy: { pool } };
+      const { steps } = await run(runOptions(folder.path, `pool-${adapter}`, config));
+      for (const { mismatch, mismatchTokens, sampledTokens } of steps) {
+        expect([mismatch, mismatchTokens]).toEqual([0, sampledTokens]);
+      }
+      const shares = steps.flatMap((step) => Object.values(step.tasks).map((task) => task.policyShare!));
+      for (const name of ["current", "old", "base"]) expect(shares.some((share) => share[name]! > 0)).toBe(true);
     },
     120_000,
   );
