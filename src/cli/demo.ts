@@ -3,7 +3,7 @@
  * asynchronously on all of its tasks at once, measures it again.
  */
 import { mkdtempSync } from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
 import { formatCount, formatDuration } from "../observe/terminal.ts";
@@ -37,11 +37,10 @@ export function addDemo(program: Command): void {
 
 async function demo(options: DemoOptions): Promise<void> {
   const started = performance.now();
-  const [{ loadTrainConfig }, { levelsOf }, { runTraining }, { runEvaluation }, { Terminal }] = await Promise.all([
+  const [{ loadTrainConfig }, { measureTasks }, { runTraining }, { Terminal }] = await Promise.all([
     import("../config/load.ts"),
-    import("../pipeline/task-mix.ts"),
+    import("../pipeline/measure.ts"),
     import("../pipeline/train.ts"),
-    import("../pipeline/evaluate.ts"),
     import("../observe/terminal.ts"),
   ]);
   const writeJson = jsonWriter(options.json);
@@ -53,24 +52,10 @@ async function demo(options: DemoOptions): Promise<void> {
   // The policy that is trained is the one that samples, so that is what is measured; greedy is told beside it.
   const { temperature } = config.rollout;
   const measure = async (model: string, temperature: number): Promise<Scores> => {
-    const scores: Scores = {};
-    for (const task of config.tasks) {
-      const levels = levelsOf(task);
-      const report = await runEvaluation({
-        task: task.name,
-        policy: model,
-        split: config.evaluation.split,
-        ...(levels !== undefined && { levels }),
-        episodes: heldOutEpisodes,
-        temperature,
-        maxTokensPerTurn: config.rollout.maxTokensPerTurn,
-        prompt: task.options.prompt,
-        seed: config.seed,
-        threads: availableParallelism(),
-        device: config,
-      });
-      scores[task.name] = report.success;
-    }
+    const { split } = config.evaluation;
+    const options = { split, episodes: heldOutEpisodes, temperature, seed: config.seed };
+    const reports = await measureTasks(config, model, options);
+    const scores: Scores = Object.fromEntries(reports.map(({ task, success }) => [task, success]));
     const values = Object.values(scores);
     return { ...scores, mean: values.reduce((a, b) => a + b, 0) / values.length };
   };

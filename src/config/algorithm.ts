@@ -1,5 +1,6 @@
 /** The section `algorithm`: how advantages, objective and off-policy correction are chosen, and which option belongs to which. */
 import { z } from "zod";
+import { advantages, needsPeers } from "./advantages.ts";
 import { type crossPolicySchema, trainsOffPolicy } from "./cross-policy.ts";
 import { filtersSchema } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
@@ -64,7 +65,7 @@ const criticSchema = z
 export const algorithmSchema = z
   .strictObject({
     advantage: z
-      .enum(["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "gigpo", "gae-turn", "gae-token"])
+      .enum(advantages)
       .default("grpo")
       .describe(
         "grpo: reward less the group's mean, over its spread (arXiv 2402.03300). dr-grpo: without the spread (2503.20783). rloo: less the mean of the others (2402.14740). reinforce++: over the batch's mean and spread; -baseline: less the group's mean first (2501.03262). gigpo: turns that answered the same state are compared as well (2505.10978). gae-turn, gae-token: against a critic's values, over turns or tokens (1506.02438).",
@@ -153,9 +154,6 @@ export const decoupling: readonly Correction[] = ["decoupled", "token-tis", "seq
 const capped: readonly Correction[] = ["decoupled", "token-tis", "sequence-tis"];
 const banded: readonly Correction[] = ["icepop", "sequence-mask", "geometric-mask"];
 
-/** Advantages that a group of one has as well: they compare with the batch, or with a critic. */
-const alone: readonly AlgorithmConfig["advantage"][] = ["reinforce++", "gae-turn", "gae-token"];
-
 type Field = keyof AlgorithmConfig;
 /** Options of the objective's trust region, by objective. */
 const trustRegion: Partial<Record<Field, readonly AlgorithmConfig["objective"][]>> = {
@@ -205,10 +203,10 @@ export const algorithmNoEffect: readonly NoEffectRule<Config>[] = [
       why: "the proximal policy is the one that is trained (algorithm.correction.proximal recomputed), so the objective's ratio is exactly 1",
     },
   ]),
-  ...Object.entries(ofAdvantage).map(([field, advantages]) => ({
+  ...Object.entries(ofAdvantage).map(([field, methods]) => ({
     path: `algorithm.${field}`,
-    when: ({ algorithm }: Config) => !advantages.includes(algorithm.advantage),
-    why: `it belongs to algorithm.advantage ${advantages.join(", ")}`,
+    when: ({ algorithm }: Config) => !methods.includes(algorithm.advantage),
+    why: `it belongs to algorithm.advantage ${methods.join(", ")}`,
   })),
   {
     path: "algorithm.critic.coefficient",
@@ -234,7 +232,7 @@ export const algorithmNoEffect: readonly NoEffectRule<Config>[] = [
 
 export function algorithmConflicts({ algorithm, rollout }: Config): Conflict[] {
   const conflicts: Conflict[] = [];
-  if (rollout.groupSize === 1 && !alone.includes(algorithm.advantage)) {
+  if (rollout.groupSize === 1 && needsPeers(algorithm.advantage)) {
     conflicts.push({
       path: "rollout.groupSize",
       what: `A group of one episode cannot be trained with algorithm.advantage ${algorithm.advantage}: it is compared with the others of its group.`,

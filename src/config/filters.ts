@@ -1,5 +1,6 @@
 /** The section `algorithm.filters`: which of the episodes that were sampled a step trains on. */
 import { z } from "zod";
+import { needsCritic, teachesOnEqual } from "./advantages.ts";
 import type { AlgorithmConfig } from "./algorithm.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import type { TrainTaskConfig } from "./train-tasks.ts";
@@ -39,9 +40,6 @@ interface Config {
   tasks: readonly TrainTaskConfig[];
 }
 
-/** Advantages under which a group of equal rewards has a signal as well. */
-const teachOnEqual: readonly AlgorithmConfig["advantage"][] = ["reinforce++", "gigpo", "gae-turn", "gae-token"];
-
 export const filtersNoEffect: readonly NoEffectRule<Config>[] = [
   {
     path: "algorithm.filters.zeroVariance",
@@ -50,7 +48,7 @@ export const filtersNoEffect: readonly NoEffectRule<Config>[] = [
   },
   {
     path: "algorithm.filters.zeroVariance",
-    when: ({ algorithm }) => algorithm.advantage.startsWith("gae"),
+    when: ({ algorithm }) => needsCritic(algorithm.advantage),
     why: "a critic learns from every episode, so all of them count",
   },
 ];
@@ -64,7 +62,7 @@ export function filtersConflicts({ algorithm, tasks }: Config): Conflict[] {
     { of: algorithm.advantage, where: "algorithm.advantage" },
     ...tasks.map((task) => ({ of: task.algorithm.advantage, where: `the advantage of task ${task.name}` })),
   ]
-    .filter(({ of }) => of !== undefined && teachOnEqual.includes(of))
+    .filter(({ of }) => of !== undefined && teachesOnEqual(of))
     .map(({ of, where }) =>
       refuse(
         `Dynamic sampling would throw away groups that teach: under ${where} ${of}, equal rewards have a signal as well.`,

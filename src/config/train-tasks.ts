@@ -1,17 +1,15 @@
 /** The list `tasks` of `agentrl train`: the mix, and what a task has of its own in how it is trained. */
 import { z } from "zod";
 import { isModulePath } from "../env/definition.ts";
+import { needsCritic, needsPeers, ownAdvantages } from "./advantages.ts";
 import type { AlgorithmConfig } from "./algorithm.ts";
 import { policiesField } from "./cross-policy.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { count, fraction, taskSchema } from "./sections.ts";
 
-/** Advantages that need no critic: one task's may differ from the others'. */
-const advantages = ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "gigpo"] as const;
-
 const taskAlgorithmSchema = z
   .strictObject({
-    advantage: z.enum(advantages).optional().describe("How this task's advantages are estimated."),
+    advantage: z.enum(ownAdvantages).optional().describe("How this task's advantages are estimated."),
     normalizeStd: z.boolean().optional().describe("Divide this task's advantages by their deviation (grpo, gigpo)."),
     gamma: fraction().optional().describe("Discount per turn (gigpo)."),
     omega: z.number().min(0).optional().describe("Weight of the step level beside the episode's (gigpo)."),
@@ -135,7 +133,7 @@ function algorithmConflictsOf({ algorithm, tasks, rollout }: Config, i: number):
   const task = tasks[i]!;
   if (!hasOwnAdvantage(task)) return [];
   const { advantage } = algorithmOf(algorithm, task);
-  if (algorithm.advantage.startsWith("gae")) {
+  if (needsCritic(algorithm.advantage)) {
     return [
       {
         path: `tasks.${i}.algorithm`,
@@ -147,7 +145,7 @@ function algorithmConflictsOf({ algorithm, tasks, rollout }: Config, i: number):
     ];
   }
   // The run's own advantage is checked where the algorithm is.
-  if (rollout.groupSize > 1 || advantage === "reinforce++" || task.algorithm.advantage === undefined) return [];
+  if (rollout.groupSize > 1 || !needsPeers(advantage) || task.algorithm.advantage === undefined) return [];
   return [
     {
       path: `tasks.${i}.algorithm.advantage`,

@@ -1,4 +1,5 @@
 /** What repeated runs over the same tasks say: mean, spread, confidence interval and pass@k. */
+import { groupBy } from "../group-by.ts";
 
 /** One counted episode: which task of the split, in which run. */
 export interface Sample {
@@ -112,13 +113,3 @@ function* powersOfTwo(below: number): Generator<number> {
 
 const rewardOf = ({ reward }: Sample) => reward;
 const isSuccess = ({ reward }: Sample) => reward >= 1;
-
-function groupBy(samples: readonly Sample[], key: (sample: Sample) => number): Map<number, Sample[]> {
-  const groups = new Map<number, Sample[]>();
-  for (const sample of samples) {
-    const group = groups.get(key(sample));
-    if (group === undefined) groups.set(key(sample), [sample]);
-    else group.push(sample);
-  }
-  return groups;
-}

@@ -2,16 +2,16 @@
  * Runs an experiment: every arm with every seed is trained and measured on the same held-out tasks. What is finished is
  * kept in its folder, so an interrupted experiment goes on where it was.
  */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { type Arm, type ExperimentConfig, rowOf, setsOf } from "../config/experiment.ts";
 import { loadTrainConfig } from "../config/load.ts";
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
+import { writeDurably, writeFully } from "../model/durable.ts";
 import type { RunEvent } from "../observe/events.ts";
-import { runEvaluation } from "../pipeline/evaluate.ts";
-import { levelsOf } from "../pipeline/task-mix.ts";
+import { readMetrics } from "../observe/metrics.ts";
+import { measureTasks } from "../pipeline/measure.ts";
 import { type RunStep, runTraining } from "../pipeline/train.ts";
 
 /** What one arm came to with one seed; the content of its `result.json`. */
@@ -75,7 +75,7 @@ export async function runExperiment(options: ExperimentOptions): Promise<ArmResu
         ...(signal && { signal }),
       });
       if (summary.stopped) return results;
-      const reports = await measure(config, loaded.config, summary.model, seed);
+      const reports = await measureTasks(loaded.config, summary.model, { ...config.evaluation, seed });
       write(file, { arm: arm.name, row: rowOf(arm), seed, training: trainingOf(folder), reports });
     }
     const result = JSON.parse(readFileSync(file, "utf8")) as ArmResult;
@@ -96,40 +96,17 @@ async function before(
     const tasks = new Map(planned.flatMap(({ loaded }) => loaded.config.tasks.map((task) => [task.name, task])));
     const { config: base } = planned[0]!.loaded;
     const [seed] = config.seeds;
-    const reports = await measure(config, { ...base, tasks: [...tasks.values()] }, base.model.path, seed!);
+    const reports = await measureTasks({ ...base, tasks: [...tasks.values()] }, base.model.path, {
+      ...config.evaluation,
+      seed: seed!,
+    });
     write(file, { arm: untrained, row: untrained, seed: seed!, training: null, reports });
   }
   return [JSON.parse(readFileSync(file, "utf8")) as ArmResult];
 }
 
-async function measure(
-  { evaluation }: ExperimentConfig,
-  config: TrainConfig,
-  model: string,
-  seed: number,
-): Promise<EvalReport[]> {
-  const reports: EvalReport[] = [];
-  for (const task of config.tasks) {
-    const levels = levelsOf(task);
-    const report = await runEvaluation({
-      task: task.name,
-      policy: model,
-      ...evaluation,
-      ...(levels !== undefined && { levels }),
-      maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
-      prompt: task.options.prompt,
-      seed,
-      threads: availableParallelism(),
-      device: config,
-    });
-    reports.push(report);
-  }
-  return reports;
-}
-
 function trainingOf(folder: string): TrainingSummary {
-  const lines = readFileSync(join(folder, "metrics.jsonl"), "utf8").trim().split("\n");
-  const steps = lines.map((line) => JSON.parse(line) as RunStep);
+  const steps = readMetrics<RunStep>(join(folder, "metrics.jsonl"));
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
   const episodesOf = (step: RunStep) => sum(Object.values(step.tasks).map(({ episodes }) => episodes));
   // `elapsed` begins anew with each session: the last line of every session has its length.
@@ -148,7 +125,7 @@ function trainingOf(folder: string): TrainingSummary {
 
 /** Whole or not at all. */
 function write(file: string, result: ArmResult): void {
-  mkdirSync(join(file, ".."), { recursive: true });
-  writeFileSync(`${file}.tmp`, `${JSON.stringify(result, null, 2)}\n`);
-  renameSync(`${file}.tmp`, file);
+  mkdirSync(dirname(file), { recursive: true });
+  const bytes = Buffer.from(`${JSON.stringify(result, null, 2)}\n`);
+  writeDurably(file, (descriptor) => writeFully(descriptor, bytes));
 }

@@ -6,7 +6,7 @@
 import type { Device, Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
-import type { ModelFolder } from "./files.ts";
+import { loadModelFolder, type ModelFolder } from "./files.ts";
 import {
   type ParameterEntry,
   type ParameterLayout,
@@ -61,6 +61,16 @@ export function loadCompute(
   const weights = allocateCompute(device, config, label);
   weights.write(packTensors(config, (name) => tensors.read(name)));
   return weights;
+}
+
+/** The same, of a model folder. */
+export function loadFolder(device: Device, folder: string, label: string): LoadableWeights {
+  const model = loadModelFolder(folder);
+  try {
+    return loadCompute(device, model, label);
+  } finally {
+    model.tensors.close();
+  }
 }
 
 export class Weights implements LoadableWeights {

@@ -7,17 +7,23 @@ import type { TrainConfig } from "../config/train.ts";
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
-import { loadModelFolder } from "../model/files.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { ValueHead } from "../model/value-head.ts";
-import { type ComputeWeights, loadCompute, Weights } from "../model/weights.ts";
+import { type ComputeWeights, loadFolder, Weights } from "../model/weights.ts";
 import type { Sample } from "../rl/advantages/estimator.ts";
-import { gatherScored, type MicroBatch, type Packed, packMicroBatches, scoredOffsets } from "../rl/batch.ts";
+import {
+  forEachScored,
+  gatherScored,
+  type MicroBatch,
+  type Packed,
+  packMicroBatches,
+  scoredOffsets,
+} from "../rl/batch.ts";
 import { isOverlong, isSilent, selectTrained } from "../rl/filters.ts";
 import { ExplainedVariance, type ValueLoss, valueLoss } from "../rl/objectives/value.ts";
 import { tokenScales } from "../rl/token-scales.ts";
 import { noVersion, type Trajectory } from "../rl/trajectory.ts";
-import { type Estimate, type LossPart, type Method, methodOf, needsCritic, type ScoredTokens } from "./method.ts";
+import { type Estimate, type LossPart, type Method, methodOf, type ScoredTokens } from "./method.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { TaskGradients } from "./task-gradients.ts";
 import { TaskSettings } from "./task-settings.ts";
@@ -61,7 +67,7 @@ export class BatchGradient {
     this.tasks = new TaskSettings(config, taskNames);
     this.#method = methodOf(config.algorithm);
     const size = passSize(config);
-    this.critic = needsCritic(config.algorithm)
+    this.critic = this.#method.needsCritic
       ? new ValueHead(device, model, { maxScored: size.maxScored, trunk: trunkShare(config.algorithm.critic) })
       : null;
     this.#pass = new TrainPass(device, model, size, this.critic);
@@ -69,7 +75,8 @@ export class BatchGradient {
     const several = config.tasks.length > 1;
     const part = several ? Weights.allocate(device, model, "gradient of one task") : null;
     this.#byTask = new TaskGradients(device, this.grads, part);
-    this.#reference = this.#method.needsReference ? loadReference(device, config.model.path) : null;
+    // The model that the run began with, also after a resume.
+    this.#reference = this.#method.needsReference ? loadFolder(device, config.model.path, "reference") : null;
   }
 
   /**
@@ -141,10 +148,8 @@ export class BatchGradient {
     const values = new Map(trajectories.map((one) => [one, new Float32Array(one.tokens.length)]));
     for (const { items, batch } of packMicroBatches(trajectories, passSize(this.#config))) {
       const said = (await this.#pass.forward(weights, batch)).values;
-      let at = 0;
-      gatherScored(items, (trajectory, i) => {
+      forEachScored(items, (trajectory, i, at) => {
         values.get(trajectory)![i] = said[at]!;
-        return said[at++]!;
       });
       await nextTurn();
     }
@@ -210,14 +215,6 @@ function groupsWithin(groups: Trajectory[][], within: ReadonlySet<Trajectory>): 
 
 function trunkShare({ trunk, coefficient }: TrainConfig["algorithm"]["critic"]): number {
   return trunk === "shared" ? coefficient : 0;
-}
-
-/** The model that the run began with, also after a resume. */
-function loadReference(device: Device, folder: string): ComputeWeights {
-  const model = loadModelFolder(folder);
-  const weights = loadCompute(device, model, "reference");
-  model.tensors.close();
-  return weights;
 }
 
 function assertFinite(items: readonly Packed[], tokens: ScoredTokens, { loss, dLogProbs, dEntropies }: LossPart): void {

@@ -1,5 +1,6 @@
 /** The part of a step's metrics that describes its episodes: per task and over all. */
 import { currentPolicy } from "../config/cross-policy.ts";
+import { groupBy } from "../group-by.ts";
 import { PolicyId, type Trajectory, type Turn } from "../rl/trajectory.ts";
 import type { StepMetrics, TaskMetrics } from "./step-metrics.ts";
 
@@ -12,10 +13,7 @@ export function batchMetrics(
   version: number,
   gradientShares: Readonly<Record<string, number>>,
 ): Pick<StepMetrics, "tasks" | "reward" | "sampledTokens" | "meanLag" | "maxLag"> {
-  const byTask = new Map<string, Trajectory[]>();
-  for (const trajectory of trajectories) {
-    byTask.set(trajectory.task, [...(byTask.get(trajectory.task) ?? []), trajectory]);
-  }
+  const byTask = groupBy(trajectories, ({ task }) => task);
   const lag = lagOf(trajectories, version);
   const tasks: Record<string, TaskMetrics> = {};
   for (const [task, episodes] of [...byTask].sort(([a], [b]) => (a < b ? -1 : 1))) {

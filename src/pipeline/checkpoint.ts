@@ -56,6 +56,7 @@ export interface CheckpointContent {
 }
 
 const latestFile = "latest";
+const optimizerFile = "optimizer.safetensors";
 const criticFile = "critic.safetensors";
 
 /** Folder of the newest checkpoint, or null. */
@@ -77,27 +78,10 @@ export function writeCheckpoint(folder: string, content: CheckpointContent, keep
     rmSync(temporary, { recursive: true, force: true });
     mkdirSync(temporary, { recursive: true });
     saveModelFolder(join(temporary, "model"), { ...content.model, tensors: content.tensors });
-    writeSafetensors(
-      join(temporary, "optimizer.safetensors"),
-      new Map([
-        ["m", { shape: [content.optimizer.m.length], data: content.optimizer.m }],
-        ["v", { shape: [content.optimizer.v.length], data: content.optimizer.v }],
-      ]),
-    );
-    if (content.critic !== undefined) {
-      const { weights, m, v } = content.critic;
-      const vectors = Object.entries({ weights, m, v });
-      writeSafetensors(
-        join(temporary, criticFile),
-        new Map(vectors.map(([name, data]) => [name, { shape: [data.length], data }])),
-      );
-    }
-    for (const [version, weights] of content.stale ?? []) {
-      writeSafetensors(
-        join(temporary, staleFile(version)),
-        new Map([["weights", { shape: [weights.length], data: weights }]]),
-      );
-    }
+    writeVectors(join(temporary, optimizerFile), content.optimizer);
+    if (content.critic !== undefined) writeVectors(join(temporary, criticFile), { ...content.critic });
+    for (const [version, weights] of content.stale ?? [])
+      writeVectors(join(temporary, staleFile(version)), { weights });
     writeFileSync(join(temporary, "state.json"), `${JSON.stringify(content.state, null, 2)}\n`, { flush: true });
     syncTree(temporary);
     rmSync(target, { recursive: true, force: true });
@@ -143,31 +127,31 @@ export function readCheckpoint(folder: string): {
       cause: error,
     });
   }
-  const tensors = openSafetensors(join(folder, "optimizer.safetensors"));
-  try {
-    const optimizer = { m: tensors.read("m").data, v: tensors.read("v").data };
-    const critic = readCritic(join(folder, criticFile));
-    return { state, modelFolder: join(folder, "model"), optimizer, ...(critic && { critic }) };
-  } finally {
-    tensors.close();
-  }
-}
-
-function readCritic(file: string): ValueHeadState | null {
-  if (!existsSync(file)) return null;
-  const tensors = openSafetensors(file);
-  try {
-    return { weights: tensors.read("weights").data, m: tensors.read("m").data, v: tensors.read("v").data };
-  } finally {
-    tensors.close();
-  }
+  const critic = join(folder, criticFile);
+  return {
+    state,
+    modelFolder: join(folder, "model"),
+    optimizer: readVectors(join(folder, optimizerFile), ["m", "v"]),
+    ...(existsSync(critic) && { critic: readVectors(critic, ["weights", "m", "v"]) }),
+  };
 }
 
 /** Weights of a stale copy, as the board holds them. @throws AgentRLError MODEL_FILE */
 export function readStaleWeights(folder: string, version: number): Float32Array {
-  const tensors = openSafetensors(join(folder, staleFile(version)));
+  return readVectors(join(folder, staleFile(version)), ["weights"]).weights;
+}
+
+function writeVectors(file: string, vectors: Readonly<Record<string, Float32Array>>): void {
+  writeSafetensors(
+    file,
+    new Map(Object.entries(vectors).map(([name, data]) => [name, { shape: [data.length], data }])),
+  );
+}
+
+function readVectors<Name extends string>(file: string, names: readonly Name[]): Record<Name, Float32Array> {
+  const tensors = openSafetensors(file);
   try {
-    return tensors.read("weights").data;
+    return Object.fromEntries(names.map((name) => [name, tensors.read(name).data])) as Record<Name, Float32Array>;
   } finally {
     tensors.close();
   }

@@ -1,7 +1,5 @@
-/** Which policy an evaluation names: a script, a model folder, or endpoints; and what identifies it in a saved evaluation. */
-import { createHash } from "node:crypto";
-import { closeSync, fstatSync, openSync, readdirSync, readSync } from "node:fs";
-import { join, resolve } from "node:path";
+/** Which policy an evaluation names: a script, a model folder, or endpoints. */
+import { join } from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { latestCheckpoint } from "./checkpoint.ts";
 
@@ -46,28 +44,4 @@ function endpointOf(name: string): { url: string; model: string } {
     expected: "http://host:port/v1#model",
     hint: "Add # and the model's name as the server knows it.",
   });
-}
-
-/**
- * SHA-256 over the names, sizes, first and last 64 KiB of a model folder's files: two checkpoints of a run differ in it, and
- * it takes no time on a large model.
- */
-export function modelFingerprint(folder: string): string {
-  const hash = createHash("sha256");
-  for (const name of readdirSync(resolve(folder)).sort()) {
-    if (!/\.(json|safetensors|jinja)$/.test(name)) continue;
-    const fd = openSync(join(folder, name), "r");
-    try {
-      const { size } = fstatSync(fd);
-      hash.update(`${name}\0${size}\0`);
-      const edge = Buffer.alloc(Math.min(size, 1 << 16));
-      for (const position of [0, size - edge.length]) {
-        readSync(fd, edge, 0, edge.length, position);
-        hash.update(edge);
-      }
-    } finally {
-      closeSync(fd);
-    }
-  }
-  return hash.digest("hex");
 }

@@ -1,4 +1,5 @@
 /** The learning method of a config: which advantages, which loss, and both as formulas for --dry-run. */
+import { needsCritic, type OwnAdvantage } from "../config/advantages.ts";
 import { type AlgorithmConfig, decoupling } from "../config/algorithm.ts";
 import type { TrainConfig } from "../config/train.ts";
 import { algorithmOf, hasOwnAdvantage } from "../config/train-tasks.ts";
@@ -82,10 +83,10 @@ export function methodOf(algorithm: AlgorithmConfig): Method {
   if (entropyBonus > 0) penalties.push(entropy.entropy({ coefficient: entropyBonus }));
   return {
     estimate: advantagesOf(algorithm).create,
-    needsCritic: needsCritic(algorithm),
+    needsCritic: needsCritic(algorithm.advantage),
     needsReference,
     // A critic learns from every episode.
-    trainsSilent: penalties.length > 0 || needsCritic(algorithm),
+    trainsSilent: penalties.length > 0 || needsCritic(algorithm.advantage),
     loss: (tokens, version) => {
       const { logProbs, behaviour, entropies, reference, versions } = tokens;
       const proximal = !decouples
@@ -154,7 +155,10 @@ export function lossFormula(config: TrainConfig): string {
 function weightFormula({ algorithm, tasks, rollout }: TrainConfig): string[] {
   const { lossMean, filters, kl: klOptions, entropyBonus } = algorithm;
   const all =
-    filters.zeroVariance === "keep" || klOptions.coefficient > 0 || entropyBonus > 0 || needsCritic(algorithm);
+    filters.zeroVariance === "keep" ||
+    klOptions.coefficient > 0 ||
+    entropyBonus > 0 ||
+    needsCritic(algorithm.advantage);
   const counted = all ? "of the batch" : "that carry gradient";
   const { maxFactor } = filters.dynamicSampling;
   const most = Math.floor(maxFactor * rollout.groupsPerStep + 1e-9);
@@ -214,7 +218,7 @@ function behaviourFormula({ crossPolicy }: TrainConfig): string[] {
 }
 
 function criticFormula(algorithm: AlgorithmConfig): string[] {
-  if (!needsCritic(algorithm)) return [];
+  if (!needsCritic(algorithm.advantage)) return [];
   const { trunk, coefficient } = algorithm.critic;
   const share = algorithm.lossMean === "token" ? "1 / Σ K_i" : "1 / (M K_i)";
   const asked = algorithm.advantage === "gae-turn" ? "turns" : "sampled tokens";
@@ -287,14 +291,9 @@ function advantagesOf(algorithm: AlgorithmConfig): { create: Method["estimate"];
   };
 }
 
-/** Whether the method has a critic. */
-export function needsCritic({ advantage }: AlgorithmConfig): boolean {
-  return advantage === "gae-turn" || advantage === "gae-token";
-}
-
 function estimatorOf(algorithm: AlgorithmConfig): { create: Method["estimate"]; formula: string[] } {
   const { advantage, normalizeStd, omega, lossMean } = algorithm;
-  if (advantage === "gae-turn" || advantage === "gae-token") {
+  if (needsCritic(advantage)) {
     const level = advantage === "gae-turn" ? "turn" : "token";
     const options = { ...given(algorithm, "gamma", "lambda"), whiten: normalizeStd };
     const estimate = actorCritic.actorCritic(level, options);
@@ -308,7 +307,7 @@ function estimatorOf(algorithm: AlgorithmConfig): { create: Method["estimate"]; 
 }
 
 function withoutCritic(
-  advantage: Exclude<AlgorithmConfig["advantage"], "gae-turn" | "gae-token">,
+  advantage: OwnAdvantage,
   options: { normalizeStd: boolean; omega: number; gamma?: number },
 ): Chosen<Estimator> {
   switch (advantage) {

@@ -10,13 +10,14 @@ import { type Conversation, Engine, type EngineStats } from "../generate/engine.
 import type { SeedWords } from "../generate/sampling.ts";
 import { fixedWeights, type WeightSource } from "../generate/weight-source.ts";
 import type { ModelConfig } from "../model/config.ts";
+import { loadFolder } from "../model/weights.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { drawPolicy } from "../rl/policy-draw.ts";
 import { noVersion, PolicyId } from "../rl/trajectory.ts";
 import { staleWeights } from "./board-weights.ts";
 import { EndpointPolicy } from "./endpoint-policy.ts";
 import type { Dialect } from "./episode.ts";
-import { apiKeyOf, loadPoolModel } from "./pool-models.ts";
+import { apiKeyOf } from "./pool-models.ts";
 import { EnginePolicy, type EpisodePool, type TurnPolicy } from "./turn-policy.ts";
 
 export interface PolicyPoolOptions {
@@ -114,7 +115,7 @@ export class PolicyPool {
         return { name, engine: engine(weights), policy: PolicyId.stale };
       }
       case "checkpoint": {
-        const weights = fixedWeights(loadPoolModel(device, name, member.path!), noVersion);
+        const weights = fixedWeights(loadFolder(device, member.path!, name), noVersion);
         return { name, engine: engine(weights), policy: PolicyId.checkpoint };
       }
       case "endpoint": {

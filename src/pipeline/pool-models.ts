@@ -1,26 +1,15 @@
-/** The checkpoints of the pool: model folders that must fit the trained model, and their weights on a device. */
+/** What the pool's policies need: model folders that fit the trained model, and the servers' keys. */
 import { currentPolicy, type PoolMember } from "../config/cross-policy.ts";
 import type { TrainConfig } from "../config/train.ts";
-import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { loadModelFolder, type ModelText } from "../model/files.ts";
-import { type LoadableWeights, loadCompute } from "../model/weights.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 
 /** Names and folders of the pool's checkpoints. */
 export function checkpointsOf({ crossPolicy }: Pick<TrainConfig, "crossPolicy">): Map<string, string> {
   const members = (crossPolicy?.pool ?? []).filter(({ kind }) => kind === "checkpoint");
   return new Map(members.map(({ name, path }) => [name, path!]));
-}
-
-export function loadPoolModel(device: Device, name: string, folder: string): LoadableWeights {
-  const model = loadModelFolder(folder);
-  try {
-    return loadCompute(device, model, name);
-  } finally {
-    model.tensors.close();
-  }
 }
 
 /** @throws AgentRLError CONFIG when the variable that a policy's key is to come from is not set. */

@@ -8,6 +8,7 @@
  * the gradient's serves all others. A batch of one task needs none of it.
  */
 import type { Device } from "../device/device.ts";
+import { groupBy } from "../group-by.ts";
 import type { Weights } from "../model/weights.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 
@@ -34,7 +35,7 @@ export class TaskGradients {
     accumulate: (trajectories: readonly Trajectory[], into: Weights) => Promise<void>,
   ): Promise<Record<string, number>> {
     this.#device.fill(this.#total.arena, 0);
-    const byTask = this.#byTask(trajectories);
+    const byTask = groupBy(trajectories, ({ task }) => task);
     const norms: [task: string, norm: number][] = [];
     for (const [task, ofTask] of byTask) {
       const into = norms.length === 0 ? this.#total : this.#part!;
@@ -46,16 +47,6 @@ export class TaskGradients {
     }
     const sum = norms.reduce((all, [, norm]) => all + norm, 0);
     return Object.fromEntries(norms.map(([task, norm]) => [task, sum > 0 ? norm / sum : 0]));
-  }
-
-  #byTask(trajectories: readonly Trajectory[]): Map<string, readonly Trajectory[]> {
-    const tasks = new Map<string, Trajectory[]>();
-    for (const trajectory of trajectories) {
-      const known = tasks.get(trajectory.task);
-      if (known === undefined) tasks.set(trajectory.task, [trajectory]);
-      else known.push(trajectory);
-    }
-    return tasks;
   }
 
   async #norm({ arena, layout }: Weights): Promise<number> {

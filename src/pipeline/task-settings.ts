@@ -2,6 +2,7 @@
 
 import type { TrainConfig } from "../config/train.ts";
 import { algorithmOf, hasOwnAdvantage, type TrainTaskConfig } from "../config/train-tasks.ts";
+import { groupBy } from "../group-by.ts";
 import type { Sample } from "../rl/advantages/estimator.ts";
 import { trainedReward } from "../rl/rewards.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
@@ -38,13 +39,7 @@ export class TaskSettings {
   /** The advantages of a batch: groups of tasks with settings of their own by themselves, all others together. */
   estimate(method: Method, groups: readonly (readonly Sample[])[], values: Values | null): Estimate {
     if (this.#methods.size === 0) return method.estimate(groups, values);
-    const parts = new Map<Method, (readonly Sample[])[]>();
-    for (const group of groups) {
-      const of = this.#methods.get(group[0]?.trajectory.task ?? "") ?? method;
-      const part = parts.get(of);
-      if (part === undefined) parts.set(of, [group]);
-      else part.push(group);
-    }
+    const parts = groupBy(groups, (group) => this.#methods.get(group[0]?.trajectory.task ?? "") ?? method);
     const estimates = [...parts].map(([of, part]) => of.estimate(part, values));
     return { advantages: new Map(estimates.flatMap(({ advantages }) => [...advantages])) };
   }

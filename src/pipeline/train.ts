@@ -9,6 +9,7 @@ import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError, type ErrorCode } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
+import { modelFingerprint } from "../model/fingerprint.ts";
 import { assertFitsMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
@@ -19,7 +20,6 @@ import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
 import { type Child, startChild } from "./children.ts";
 import { Coordinator } from "./coordinator.ts";
 import { openEnvironment } from "./environments.ts";
-import { modelFingerprint } from "./eval-policies.ts";
 import {
   type FromLearner,
   type FromRollout,

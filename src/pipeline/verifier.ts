@@ -6,13 +6,12 @@
 import type { Device } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { TrainPass } from "../model/train-pass.ts";
-import type { ComputeWeights } from "../model/weights.ts";
+import { type ComputeWeights, loadFolder } from "../model/weights.ts";
 import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { comparableTokens, type VersionChecksums, type WeightsId } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import type { WeightBoard } from "../shm/weight-board.ts";
-import { loadPoolModel } from "./pool-models.ts";
 import { type SlotReader, slotReader } from "./slot-weights.ts";
 
 export interface Checked {
@@ -79,7 +78,7 @@ export class Verifier {
   /** Does `check` with the weights; a version that was evicted since counts as not compared. */
   async #under(id: WeightsId, check: (weights: ComputeWeights) => Promise<void>): Promise<void> {
     if (typeof id === "string") {
-      const weights = this.#loaded.get(id) ?? loadPoolModel(this.#device, id, this.#checkpoints.get(id)!);
+      const weights = this.#loaded.get(id) ?? loadFolder(this.#device, this.#checkpoints.get(id)!, id);
       this.#loaded.set(id, weights);
       await check(weights);
       return;

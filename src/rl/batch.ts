@@ -149,15 +149,25 @@ function pack(items: readonly Packed[], rows: number, spread: number): PackedBat
   return spread > rows ? { ...packed, source } : packed;
 }
 
-/** A per-token array of the scored tokens of a micro-batch, in the order of its `targets`. */
-export function gatherScored(items: readonly Packed[], value: (trajectory: Trajectory, token: number) => number) {
-  const out = new Float32Array(items.reduce((sum, item) => sum + item.scored, 0));
+/** Visits the scored tokens of a micro-batch in the order of its `targets`; `at` is the place there. */
+export function forEachScored(
+  items: readonly Packed[],
+  visit: (trajectory: Trajectory, token: number, at: number) => void,
+): void {
   let at = 0;
   for (const { trajectory, start, rows } of items) {
     for (let i = start + 1; i <= start + rows; i++) {
-      if (trajectory.sampled[i] === 1) out[at++] = value(trajectory, i);
+      if (trajectory.sampled[i] === 1) visit(trajectory, i, at++);
     }
   }
+}
+
+/** A per-token array of the scored tokens of a micro-batch, in the order of its `targets`. */
+export function gatherScored(items: readonly Packed[], value: (trajectory: Trajectory, token: number) => number) {
+  const out = new Float32Array(items.reduce((sum, item) => sum + item.scored, 0));
+  forEachScored(items, (trajectory, i, at) => {
+    out[at] = value(trajectory, i);
+  });
   return out;
 }
 

@@ -13,6 +13,27 @@ export function makeDevice(threads = 2): Device {
   return new NativeDevice({ threads });
 }
 
+/** A model small enough for finite differences through all of it. */
+export const smallConfig: ModelConfig = {
+  vocabSize: 24,
+  hiddenSize: 16,
+  intermediateSize: 24,
+  layers: 2,
+  heads: 2,
+  kvHeads: 1,
+  headDim: 8,
+  ropeTheta: 10000,
+  rmsNormEps: 1e-5,
+  maxPositions: 128,
+  eosTokenIds: [],
+  tieWordEmbeddings: false,
+};
+
+/** Its weights, those of matrices `factor` times as large as a new model's. */
+export function smallWeights(seed: number, factor = 1): Float32Array {
+  return initWeights(smallConfig, seed).map((value) => (value === 1 || value === 0 ? value : factor * value));
+}
+
 export interface Golden {
   config: ModelConfig;
   batch: PackedBatch;

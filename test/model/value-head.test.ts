@@ -1,32 +1,16 @@
 /** The critic's head on every device: its values, and the gradient of its loss, its own and the model's. */
 import { describe, expect, it } from "vitest";
 import type { Device } from "../../src/device/device.ts";
-import type { ModelConfig } from "../../src/model/config.ts";
-import { initWeights } from "../../src/model/init.ts";
 import { TrainPass } from "../../src/model/train-pass.ts";
 import { ValueHead } from "../../src/model/value-head.ts";
 import { Weights } from "../../src/model/weights.ts";
 import { packMicroBatches } from "../../src/rl/batch.ts";
 import { onEveryAdapter } from "../device/webgpu/adapters.ts";
 import { trajectory } from "../rl/trajectories.ts";
-import { makeDevice, testRandom, uploadWeights } from "./support.ts";
+import { smallConfig as config, makeDevice, smallWeights, testRandom, uploadWeights } from "./support.ts";
 
-const config: ModelConfig = {
-  vocabSize: 24,
-  hiddenSize: 16,
-  intermediateSize: 24,
-  layers: 2,
-  heads: 2,
-  kvHeads: 1,
-  headDim: 8,
-  ropeTheta: 10000,
-  rmsNormEps: 1e-5,
-  maxPositions: 64,
-  eosTokenIds: [],
-  tieWordEmbeddings: false,
-};
 const dim = config.hiddenSize;
-const arena = initWeights(config, 3).map((value) => (value === 1 || value === 0 ? value : 6 * value));
+const arena = smallWeights(3, 6);
 const [micro] = packMicroBatches(
   [
     [0, 0, 1, 1, 0, 0, 1, 1, 1],

@@ -8,33 +8,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { type TrainConfig, trainSchema } from "../../src/config/train.ts";
-import type { ModelConfig } from "../../src/model/config.ts";
-import { initWeights } from "../../src/model/init.ts";
 import { BatchGradient } from "../../src/pipeline/batch-gradient.ts";
 import type { Trajectory } from "../../src/rl/trajectory.ts";
-import { makeDevice, testRandom, uploadWeights } from "../model/support.ts";
+import { makeDevice, smallConfig as model, smallWeights, testRandom, uploadWeights } from "../model/support.ts";
 
-const model: ModelConfig = {
-  vocabSize: 24,
-  hiddenSize: 16,
-  intermediateSize: 24,
-  layers: 2,
-  heads: 2,
-  kvHeads: 1,
-  headDim: 8,
-  ropeTheta: 10000,
-  rmsNormEps: 1e-5,
-  maxPositions: 128,
-  eosTokenIds: [],
-  tieWordEmbeddings: false,
-};
 const folder = mkdtempSync(join(tmpdir(), "agentrl-invariance-"));
 const device = makeDevice(1);
 afterAll(() => {
   device.destroy();
   rmSync(folder, { recursive: true });
 });
-const arena = initWeights(model, 5).map((value) => (value === 1 || value === 0 ? value : 4 * value));
+const arena = smallWeights(5, 4);
 const weights = uploadWeights(device, model, arena);
 
 type Algorithm = Record<string, unknown>;

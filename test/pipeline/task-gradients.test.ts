@@ -1,31 +1,15 @@
 /** What filters, loss weights and per-task settings do to the gradient, through the learner's own path to it. */
 import { afterAll, describe, expect, it } from "vitest";
 import { type TrainConfig, trainSchema } from "../../src/config/train.ts";
-import type { ModelConfig } from "../../src/model/config.ts";
-import { initWeights } from "../../src/model/init.ts";
 import { BatchGradient } from "../../src/pipeline/batch-gradient.ts";
 import { batchMetrics } from "../../src/pipeline/batch-metrics.ts";
 import type { Trajectory } from "../../src/rl/trajectory.ts";
-import { makeDevice, uploadWeights } from "../model/support.ts";
+import { makeDevice, smallConfig as model, smallWeights, uploadWeights } from "../model/support.ts";
 import { trajectory } from "../rl/trajectories.ts";
 
-const model: ModelConfig = {
-  vocabSize: 24,
-  hiddenSize: 16,
-  intermediateSize: 24,
-  layers: 2,
-  heads: 2,
-  kvHeads: 1,
-  headDim: 8,
-  ropeTheta: 10000,
-  rmsNormEps: 1e-5,
-  maxPositions: 128,
-  eosTokenIds: [],
-  tieWordEmbeddings: false,
-};
 const device = makeDevice(1);
 afterAll(() => device.destroy());
-const weights = uploadWeights(device, model, initWeights(model, 5));
+const weights = uploadWeights(device, model, smallWeights(5));
 
 const names = ["kg", "os", "dbbench"];
 

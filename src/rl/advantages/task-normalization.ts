@@ -8,6 +8,7 @@
  * 0: equal rewards, under a method that compares within groups) is left out of μ and σ and stays at exactly 0.
  * `paper: true` counts it as the original does, and it gets −μ/σ: a push without evidence.
  */
+import { groupBy } from "../../group-by.ts";
 import type { Advantages, Estimator, Sample } from "./estimator.ts";
 import { normalizeTokens } from "./token-normalization.ts";
 
@@ -37,13 +38,6 @@ export function formula({ paper = false }: TaskNormalizationOptions = {}): strin
 
 /** The samples of a group answer the same task. */
 function byTask(groups: readonly (readonly Sample[])[]): Iterable<(readonly Sample[])[]> {
-  const tasks = new Map<string, (readonly Sample[])[]>();
-  for (const group of groups) {
-    if (group.length === 0) continue;
-    const { task } = group[0]!.trajectory;
-    const known = tasks.get(task);
-    if (known === undefined) tasks.set(task, [group]);
-    else known.push(group);
-  }
-  return tasks.values();
+  const played = groups.filter((group) => group.length > 0);
+  return groupBy(played, (group) => group[0]!.trajectory.task).values();
 }

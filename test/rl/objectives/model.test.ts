@@ -4,32 +4,15 @@
  * above its rounding, and small beside the distance of every ratio from a corner.
  */
 import { afterAll, describe, expect, it } from "vitest";
-import type { ModelConfig } from "../../../src/model/config.ts";
-import { initWeights } from "../../../src/model/init.ts";
 import { TrainPass } from "../../../src/model/train-pass.ts";
 import { Weights } from "../../../src/model/weights.ts";
 import { gatherScored, packMicroBatches } from "../../../src/rl/batch.ts";
 import { entropy } from "../../../src/rl/objectives/entropy.ts";
 import { kl } from "../../../src/rl/objectives/kl.ts";
 import type { Objective, Penalty, TokenBatch } from "../../../src/rl/objectives/objective.ts";
-import { makeDevice, testRandom, uploadWeights } from "../../model/support.ts";
+import { smallConfig as config, makeDevice, smallWeights, testRandom, uploadWeights } from "../../model/support.ts";
 import { trajectory } from "../trajectories.ts";
 import { objectives } from "./batches.ts";
-
-const config: ModelConfig = {
-  vocabSize: 24,
-  hiddenSize: 16,
-  intermediateSize: 24,
-  layers: 2,
-  heads: 2,
-  kvHeads: 1,
-  headDim: 8,
-  ropeTheta: 10000,
-  rmsNormEps: 1e-5,
-  maxPositions: 64,
-  eosTokenIds: [],
-  tieWordEmbeddings: false,
-};
 
 const device = makeDevice(1);
 afterAll(() => device.destroy());
@@ -44,7 +27,7 @@ const { items, batch: packed } = microBatch!;
 const offsets = [0];
 for (const { scored } of items) offsets.push(offsets.at(-1)! + scored);
 
-const start = initWeights(config, 3).map((value) => (value === 1 || value === 0 ? value : 6 * value));
+const start = smallWeights(3, 6);
 const pass = new TrainPass(device, config, { maxRows: 64, maxScored: 32 });
 
 async function forward(arena: Float32Array) {
