@@ -35,7 +35,10 @@ const schema = z.strictObject({
     .prefault({}),
 });
 
-export type ExperimentConfig = z.output<typeof schema>;
+export type ExperimentConfig = z.output<typeof schema> & {
+  /** The file's folder, at which relative paths in it start. */
+  folder: string;
+};
 export type Arm = ExperimentConfig["arms"][number];
 
 /** @throws AgentRLError CONFIG naming the file and what is wrong in it. */
@@ -58,7 +61,8 @@ export function loadExperiment(file: string): ExperimentConfig {
   if (twice !== undefined) throw refuse(`Arm ${twice} is listed twice.`, twice, "each arm once");
   const rows = [...new Set(config.arms.map(rowOf))];
   if (!rows.includes(config.baseline)) throw refuse("The baseline is no arm.", config.baseline, rows.join(", "));
-  return { ...config, base: resolve(dirname(file), config.base) };
+  const folder = dirname(resolve(file));
+  return { ...config, folder, base: resolve(folder, config.base) };
 }
 
 /** The row of the result that an arm is part of. */

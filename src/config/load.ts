@@ -24,14 +24,21 @@ export interface LoadedConfig<C> {
   yaml: string;
 }
 
-/** @throws AgentRLError CONFIG naming key, file:line:col or flag, what was got and what is accepted. */
-export function loadTrainConfig(file: string, sets: readonly string[] = []): LoadedConfig<TrainConfig> {
-  return load(file, sets, trainSchema, trainNoEffect, trainConflicts, ["model.path"]);
+/**
+ * @param flagFolder Folder that relative paths in `sets` refer to; default: the working folder.
+ * @throws AgentRLError CONFIG naming key, file:line:col or flag, what was got and what is accepted.
+ */
+export function loadTrainConfig(
+  file: string,
+  sets: readonly string[] = [],
+  flagFolder?: string,
+): LoadedConfig<TrainConfig> {
+  return load(new ConfigSource(file, sets, flagFolder), trainSchema, trainNoEffect, trainConflicts, ["model.path"]);
 }
 
 /** @throws AgentRLError CONFIG, as loadTrainConfig. */
 export function loadSftConfig(file: string, sets: readonly string[] = []): LoadedConfig<SftConfig> {
-  return load(file, sets, sftSchema, sftNoEffect, sftConflicts, ["model.path", "tokenizer"]);
+  return load(new ConfigSource(file, sets), sftSchema, sftNoEffect, sftConflicts, ["model.path", "tokenizer"]);
 }
 
 /** A copy without the options that do nothing, which a config file may not hold. */
@@ -52,14 +59,12 @@ interface Problem {
 }
 
 function load<S extends z.ZodType>(
-  file: string,
-  sets: readonly string[],
+  source: ConfigSource,
   schema: S,
   noEffectRules: readonly NoEffectRule<z.output<S>>[],
   conflictsOf: (config: z.output<S>) => Conflict[],
   mustExist: readonly string[],
 ): LoadedConfig<z.output<S>> {
-  const source = new ConfigSource(file, sets);
   const fields = fieldsOf(schema);
   dropEmptySections(source.data, fields);
 
@@ -88,7 +93,7 @@ function load<S extends z.ZodType>(
 
   const missing = resolvePaths(config as Record<string, unknown>, fields, source, mustExist);
   if (missing.length > 0) fail(source, missing);
-  return { config, file, yaml: stringify(effective(config, noEffectRules)) };
+  return { config, file: source.file, yaml: stringify(effective(config, noEffectRules)) };
 }
 
 /** `optimizer:` with nothing (or only comments) below it means: all defaults. */

@@ -26,10 +26,15 @@ export class ConfigSource {
   readonly #lines: LineCounter;
   /** Dotted path → the flag that set it. */
   readonly #flags = new Map<string, string>();
+  readonly #flagFolder: string;
 
-  /** @throws AgentRLError CONFIG for an unreadable file or malformed YAML, USAGE for a malformed --set. */
-  constructor(file: string, sets: readonly string[] = []) {
+  /**
+   * @param flagFolder Folder that relative paths in `sets` refer to.
+   * @throws AgentRLError CONFIG for an unreadable file or malformed YAML, USAGE for a malformed --set.
+   */
+  constructor(file: string, sets: readonly string[] = [], flagFolder: string = process.cwd()) {
     this.file = file;
+    this.#flagFolder = flagFolder;
     this.#lines = new LineCounter();
     this.#document = parseDocument(readConfig(file), { lineCounter: this.#lines, prettyErrors: false });
     const problem = this.#document.errors[0] ?? this.#document.warnings[0];
@@ -53,9 +58,9 @@ export class ConfigSource {
     for (const set of sets) this.#apply(set);
   }
 
-  /** Folder that relative paths at `path` refer to: the config file's, or the working folder for a flag. */
+  /** Folder that relative paths at `path` refer to: the config file's, or the flags'. */
   baseOf(path: readonly PropertyKey[]): string {
-    return this.#flagAt(path) === undefined ? dirname(resolve(this.file)) : process.cwd();
+    return this.#flagAt(path) === undefined ? dirname(resolve(this.file)) : this.#flagFolder;
   }
 
   /** Where `path` was written: "demo.yaml:12:5 (rollout.groupSize)" or "--set rollout.groupSize=x". */

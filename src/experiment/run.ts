@@ -57,7 +57,11 @@ export async function runExperiment(options: ExperimentOptions): Promise<ArmResu
   const { config, out, only, signal, onArm } = options;
   // Every arm's config is checked before the first is trained.
   const planned = config.seeds.flatMap((seed) =>
-    config.arms.map((arm) => ({ arm, seed, loaded: loadTrainConfig(config.base, setsOf(config, arm, seed)) })),
+    config.arms.map((arm) => ({
+      arm,
+      seed,
+      loaded: loadTrainConfig(config.base, setsOf(config, arm, seed), config.folder),
+    })),
   );
   const results: ArmResult[] = [];
   for (const { arm, seed, loaded } of planned) {

@@ -35,6 +35,14 @@ describe("an experiment's file", () => {
     ]);
   });
 
+  it("reads a path in an arm from its own folder", () => {
+    const config = load(good.replace("tasks: [{name: kg}]", "model.path: ."))();
+    writeFileSync(config.base, "model: {path: .}\nsteps: 3\ntasks: [{name: os}]\n");
+    expect(loadTrainConfig(config.base, setsOf(config, config.arms[1]!, 4), config.folder).config.model.path).toBe(
+      folder,
+    );
+  });
+
   it.each([
     ["baseline: a", "baseline: c", /baseline is no arm.*\n.*experiment\.yaml\n.*c\n.*a, b/],
     ["{name: b", "{name: a", /Arm a is listed twice/],
@@ -55,7 +63,7 @@ describe("the experiments that ship with the project", () => {
       const config = loadExperiment(join(own, name));
       expect(config.seeds.length).toBeGreaterThanOrEqual(3);
       for (const arm of config.arms) {
-        for (const seed of config.seeds) loadTrainConfig(config.base, setsOf(config, arm, seed));
+        for (const seed of config.seeds) loadTrainConfig(config.base, setsOf(config, arm, seed), config.folder);
       }
     },
   );
