@@ -26,6 +26,7 @@ import { AgentRLError } from "../errors.ts";
 import { defineTool } from "./define.ts";
 import { defaultStepTimeoutMs, definition, type EnvironmentDefinition } from "./definition.ts";
 import type { Action, Environment, Message, ToolSpec } from "./environment.ts";
+import { firstMessages } from "./observation.ts";
 import { randomCall } from "./random-action.ts";
 import type { EnvironmentOptions } from "./registry.ts";
 import { TaskLists, type Tasks } from "./task-lists.ts";
@@ -153,8 +154,9 @@ function open<Task, State, Tools extends Record<string, z.ZodRawShape>, Settings
     level: (split, index) => level?.(lists.task(split, index)) ?? 0,
     async start(split, index, seed) {
       const task = lists.task(split, index);
-      const { state, messages } = await spec.start(task, { seed, prompt: options.prompt ?? "full", settings });
-      return new DefinedSession(spec, tools, maxTurns, { task, state, seed }, messages);
+      const begun = await spec.start(task, { seed, prompt: options.prompt ?? "full", settings });
+      const messages = firstMessages(begun?.messages, `start of ${spec.name}, ${split}[${index}]`);
+      return new DefinedSession(spec, tools, maxTurns, { task, state: begun.state, seed }, messages);
     },
     ...(expert && { expert: expertOf(lists, expert) }),
     randomAction: (session, random) => randomCall(tools, session, random),
@@ -205,7 +207,8 @@ class DefinedSession<Task, State> extends ToolSession {
   }
 
   async #outcome(reply: Reply): Promise<Outcome> {
-    if (typeof reply === "string") return { content: reply };
+    // Text; what else an untyped file may have given, `observation` refuses.
+    if (typeof reply !== "object" || reply === null) return { content: reply };
     const { content, done = false, failed = false, metrics } = reply;
     return {
       content,

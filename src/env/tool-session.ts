@@ -5,6 +5,7 @@
 import { AgentRLError } from "../errors.ts";
 import { checkCall } from "./define.ts";
 import type { Action, EndReason, Message, Session, StepResult, ToolCall, ToolSpec } from "./environment.ts";
+import { observation } from "./observation.ts";
 
 /** What one call (or one text turn) led to. */
 export interface Outcome {
@@ -57,10 +58,14 @@ export abstract class ToolSession implements Session {
       const outcomes = action.calls.length === 0 ? [undefined] : action.calls;
       for (const call of outcomes) {
         const outcome = await (call === undefined ? this.#text(action.text) : this.#run(call));
+        const content = observation(
+          outcome.content,
+          call === undefined ? "a turn without a call" : `tool ${call.name}`,
+        );
         messages.push(
           call === undefined
-            ? { role: "user", content: outcome.content }
-            : { role: "tool", content: outcome.content, toolCallId: String(call.id), name: String(call.name) },
+            ? { role: "user", content }
+            : { role: "tool", content, toolCallId: String(call.id), name: String(call.name) },
         );
         // Calls after the one that ended the episode are not run: there is nothing left for them to change.
         if (outcome.reward !== undefined) return this.#end(messages, "completed", outcome.reward, outcome.metrics);

@@ -73,6 +73,8 @@ export class Coordinator {
   readonly #adaptive: AdaptiveWeights | null;
   /** Groups to issue again, before new numbers. */
   #requeued: number[] = [];
+  /** [tasks] groups given up since a sample of the task last came in. */
+  readonly #abandonedInARow: number[];
   #next = 0;
   /** Every number issued so far, also by the run that this one resumes, is below it. */
   #issued: number;
@@ -85,6 +87,7 @@ export class Coordinator {
     this.#trained = new Set(options.trained ?? []);
     this.#step = options.step ?? 0;
     this.#issued = sampling?.issued ?? 0;
+    this.#abandonedInARow = sampler.tasks.map(() => 0);
     const base = sampler.tasks.map((task) => task.weight);
     this.#adaptive = adaptive === undefined ? null : new AdaptiveWeights(base, adaptive, sampling?.averages);
     for (const epoch of sampling?.epochs ?? []) sampler.reweigh(epoch);
@@ -99,7 +102,7 @@ export class Coordinator {
     return this.#step >= this.#options.steps;
   }
 
-  /** Used up: in a batch, or as a spare beside one. */
+  /** Used up: in a batch, as a spare beside one, or given up. */
   get trainedGroups(): ReadonlySet<number> {
     return this.#trained;
   }
@@ -159,10 +162,26 @@ export class Coordinator {
     const group = this.#groups.get(groupNumber);
     if (group === undefined || group.rewards.has(sample)) return;
     group.rewards.set(sample, reward);
+    this.#abandonedInARow[group.task] = 0;
     if (group.rewards.size < this.#options.groupSize) return;
     group.complete = true;
     group.silent = [...group.rewards.values()].every((other) => other === reward);
     this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
+  }
+
+  /**
+   * The environment failed a sample of the group in every try: the group is used up untrained, and another number is issued
+   * in its place.
+   * @returns its task, and how many groups of that task were given up without a sample of any in between; null for a group
+   * that is not in play.
+   */
+  abandon(groupNumber: number): { task: number; inARow: number } | null {
+    const group = this.#groups.get(groupNumber);
+    if (group === undefined || group.complete) return null;
+    this.#groups.delete(groupNumber);
+    this.#trained.add(groupNumber);
+    this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
+    return { task: group.task, inARow: ++this.#abandonedInARow[group.task]! };
   }
 
   /** A worker died: what it had not delivered is issued again, oldest first. */

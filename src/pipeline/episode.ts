@@ -72,6 +72,33 @@ export async function withDeadline<T>(work: Promise<T>, ms: number, what: string
   }
 }
 
+/**
+ * Starts a session within the environment's deadline; one that comes up after all is not left open.
+ * @throws AgentRLError ENVIRONMENT
+ */
+export async function startSession(
+  environment: Environment,
+  split: string,
+  index: number,
+  seed: number,
+): Promise<Session> {
+  const opening = environment.start(split, index, seed);
+  try {
+    return await withDeadline(opening, deadlineOf(environment), `${environment.name} start`);
+  } catch (error) {
+    opening.then(
+      (late) => late.close(),
+      () => {},
+    );
+    throw error;
+  }
+}
+
+/** Whether it is a fault of the environment, for which the sample is played anew; all else is a bug or a broken machine. */
+export function isEnvironmentFault(error: unknown): error is AgentRLError {
+  return error instanceof AgentRLError && error.code === "ENVIRONMENT";
+}
+
 /** Tokens of the first messages, ready to open a conversation with. */
 export function promptTokens(dialect: Dialect, environment: Environment, messages: readonly Message[]): Uint32Array {
   return dialect.template.renderPrompt([...messages], environment.tools);

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Action, EndReason, Environment, Message, Session, StepResult } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
 import { mix32 } from "../rl/sampler.ts";
-import { deadlineOf, withDeadline } from "./episode.ts";
+import { deadlineOf, isEnvironmentFault, startSession, withDeadline } from "./episode.ts";
 
 /** Which episode: a task of the split in one of the runs. */
 export interface EpisodeRef {
@@ -104,7 +104,7 @@ async function playOne(options: PlayOptions, ref: EpisodeRef): Promise<Evaluated
     try {
       return await tryOne(options, ref, attempt - 1);
     } catch (error) {
-      if (!(error instanceof AgentRLError) || error.code !== "ENVIRONMENT") throw error;
+      if (!isEnvironmentFault(error)) throw error;
       if (attempt >= tries) return { type: "fault", ...ref, tries: attempt, error: error.message };
       await delay(50 * 2 ** attempt);
     }
@@ -117,15 +117,7 @@ async function tryOne(options: PlayOptions, ref: EpisodeRef, retries: number): P
   const started = performance.now();
   const seed = ref.run === 0 ? options.seed : mix32(options.seed, ref.run);
   const level = environment.level(split, ref.index);
-  const opening = environment.start(split, ref.index, seed);
-  const session = await withDeadline(opening, deadline, `${environment.name} start`).catch((error) => {
-    // A session that comes up after all is not left open.
-    opening.then(
-      (late) => late.close(),
-      () => {},
-    );
-    throw error;
-  });
+  const session = await startSession(environment, split, ref.index, seed);
   const recorded = new RecordedSession(environment.name, session, deadline);
   try {
     const { endReason, policies } = await player.play({ environment, session: recorded, split, ref, seed, maxTurns });

@@ -69,6 +69,9 @@ async function handle(message: ToLearner): Promise<void> {
     books = message.books;
     if (message.checkpoint) await save();
     send({ type: "trained", groups: message.groups, metrics });
+  } else if (message.type === "abandon") {
+    groups.delete(message.group);
+    trained.add(message.group);
   } else if (message.type === "checkpoint") {
     books = message.books;
     await save();

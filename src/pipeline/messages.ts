@@ -53,6 +53,8 @@ export type FromRollout =
   | { type: "started" }
   /** Groups it can take on top of what it was promised: all of its places at first, then one for each that ended. */
   | { type: "room"; groups: number }
+  /** The environment failed a sample of the group in every try: the group has ended without. */
+  | { type: "faulted"; group: number; index: number; error: string }
   | { type: "evaluated"; step: number; reports: EvalReport[] }
   | { type: "stats"; abortedTokens: number; sampledTokens: number; rows: number; retries: number; engineSteps: number }
   | { type: "failed"; message: string; code: string };
@@ -61,6 +63,8 @@ export type ToLearner =
   | { type: "setup"; setup: Setup }
   /** `spares` are used up beside the groups that are trained; `books` are those after the step. */
   | { type: "train"; groups: number[]; spares: number[]; checkpoint: boolean; books: GroupBooks }
+  /** The group will not be trained: what came of it is forgotten. */
+  | { type: "abandon"; group: number }
   | { type: "checkpoint"; books: GroupBooks }
   | { type: "stop" };
 

@@ -13,7 +13,7 @@ import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
 import { connectToSupervisor } from "./children.ts";
 import { openEnvironment } from "./environments.ts";
-import { type Dialect, deadlineOf, promptTokens, runEpisode, withDeadline } from "./episode.ts";
+import { type Dialect, isEnvironmentFault, promptTokens, runEpisode, startSession } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
@@ -22,7 +22,7 @@ import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
 
-/** Tries for one sample whose environment fails, before the run is told that the environment is broken. */
+/** Tries for a sample, or for a group's first messages, before the group is given up. */
 const maxTries = 5;
 const ringTimeoutMs = 120_000;
 
@@ -82,6 +82,10 @@ class RolloutProcess {
   take(leases: GroupLease[]): void {
     for (const lease of leases) {
       this.#playGroup(lease)
+        .catch((error: unknown) => {
+          if (!isEnvironmentFault(error)) throw error;
+          this.#send({ type: "faulted", group: lease.group, index: lease.index, error: error.message });
+        })
         .then(() => {
           this.#report();
           this.#send({ type: "room", groups: 1 });
@@ -116,79 +120,91 @@ class RolloutProcess {
     this.#send({ type: "evaluated", step, reports });
   }
 
+  /** @throws AgentRLError ENVIRONMENT where a sample failed in every try. */
   async #playGroup(lease: GroupLease): Promise<void> {
     const task = this.#setup.config.tasks[lease.task]!;
     const environment = this.#environments[lease.task]!;
-    const first = await this.#start(environment, task.split, lease);
-    const prompt = promptTokens(this.#dialect, environment, first.messages);
-    await first.close();
+    const prompt = await this.#retried(lease, async () => {
+      const first = await startSession(environment, task.split, lease.index, lease.seed);
+      await first.close();
+      return promptTokens(this.#dialect, environment, first.messages);
+    });
     this.#checkPrompt(prompt.length, task.name, lease);
 
     // The prompt's keys and values are computed once and shared by all samples of the group.
     const root = this.#engine.open(prompt);
     try {
       await root.prefill();
-      await Promise.all(lease.samples.map((sample) => this.#playSample(lease, sample, root)));
+      const faults = await Promise.all(
+        lease.samples.map((sample) =>
+          this.#retried(lease, (attempt) => this.#playSample(lease, sample, attempt, root)).catch((error: unknown) => {
+            // The others end first: their tokens go on being sampled under the root.
+            if (isEnvironmentFault(error)) return error;
+            throw error;
+          }),
+        ),
+      );
+      for (const fault of faults) if (fault !== undefined) throw fault;
     } finally {
       root.close();
     }
   }
 
-  async #playSample(lease: GroupLease, sample: number, root: Conversation): Promise<void> {
-    const { config } = this.#setup;
-    const task = config.tasks[lease.task]!;
-    const environment = this.#environments[lease.task]!;
+  /** Does anew, after a pause that grows, what the environment fails in. @throws its last fault. */
+  async #retried<T>(lease: GroupLease, work: (attempt: number) => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
-      const conversation = root.fork();
-      // A policy whose own call hung the environment would sample that call again.
-      const seed = { group: lease.group, sample, key: attempt === 1 ? config.seed : mix32(config.seed, attempt) };
-      const pool = this.#pool.seat({ task: lease.task, tools: environment.tools, seed });
       try {
-        const session = await this.#start(environment, task.split, lease);
-        try {
-          const trajectory = await runEpisode({
-            environment,
-            session,
-            conversation,
-            ...(pool && { pool }),
-            dialect: this.#dialect,
-            limits: {
-              maxTurns: task.maxTurns ?? environment.maxTurns,
-              maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
-              endOnFailure: config.rollout.endOnFailure,
-            },
-            sampling: this.#sampling(),
-            seed,
-            identity: {
-              task: environment.name,
-              split: task.split,
-              index: lease.index,
-              group: lease.group,
-              sample,
-              seed: lease.seed,
-            },
-          });
-          await this.#ring.push(encodeTrajectory(trajectory), { timeoutMs: ringTimeoutMs });
-          return;
-        } finally {
-          await session.close();
-        }
+        return await work(attempt);
       } catch (error) {
-        // Only the environment's own faults are retried; anything else is a bug or a broken machine.
-        if (!(error instanceof AgentRLError) || error.code !== "ENVIRONMENT" || attempt >= maxTries) throw error;
+        if (!isEnvironmentFault(error) || attempt >= maxTries) throw error;
         this.#retries++;
         this.#report();
         await delay(50 * 2 ** attempt * (1 + mix32(lease.seed, attempt) / 2 ** 32));
-      } finally {
-        conversation.close();
-        pool?.close();
       }
     }
   }
 
-  #start(environment: Environment, split: string, lease: GroupLease) {
-    const work = environment.start(split, lease.index, lease.seed);
-    return withDeadline(work, deadlineOf(environment), `${environment.name} start`);
+  async #playSample(lease: GroupLease, sample: number, attempt: number, root: Conversation): Promise<void> {
+    const { config } = this.#setup;
+    const task = config.tasks[lease.task]!;
+    const environment = this.#environments[lease.task]!;
+    const conversation = root.fork();
+    // A policy whose own call hung the environment would sample that call again.
+    const seed = { group: lease.group, sample, key: attempt === 1 ? config.seed : mix32(config.seed, attempt) };
+    const pool = this.#pool.seat({ task: lease.task, tools: environment.tools, seed });
+    try {
+      const session = await startSession(environment, task.split, lease.index, lease.seed);
+      try {
+        const trajectory = await runEpisode({
+          environment,
+          session,
+          conversation,
+          ...(pool && { pool }),
+          dialect: this.#dialect,
+          limits: {
+            maxTurns: task.maxTurns ?? environment.maxTurns,
+            maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
+            endOnFailure: config.rollout.endOnFailure,
+          },
+          sampling: this.#sampling(),
+          seed,
+          identity: {
+            task: environment.name,
+            split: task.split,
+            index: lease.index,
+            group: lease.group,
+            sample,
+            seed: lease.seed,
+          },
+        });
+        await this.#ring.push(encodeTrajectory(trajectory), { timeoutMs: ringTimeoutMs });
+      } finally {
+        await session.close();
+      }
+    } finally {
+      conversation.close();
+      pool?.close();
+    }
   }
 
   #checkPrompt(length: number, task: string, lease: GroupLease): void {

@@ -43,6 +43,8 @@ const stallMs = 180_000;
 const startMs = 120_000;
 /** Restarts of a rollout process without one episode in between, after which its crash is taken for permanent. */
 const maxIdleRestarts = 5;
+/** Groups of one task given up in a row, after which its environment is taken for broken. */
+const maxAbandonedInARow = 8;
 
 /** A line of metrics.jsonl. */
 export interface RunStep extends StepMetrics {
@@ -54,6 +56,8 @@ export interface RunStep extends StepMetrics {
   samplingWeights: Record<string, number>;
   abortedTokens: number;
   environmentRetries: number;
+  /** Groups given up so far, since the environment failed a sample in every try; others were played instead. */
+  abandonedGroups: number;
   rolloutRestarts: number;
   /** Present on steps that were evaluated. */
   evaluation?: EvalReport[];
@@ -130,6 +134,7 @@ class Run {
   #finish!: (summary: RunSummary) => void;
   #fail!: (error: unknown) => void;
   #restarts = 0;
+  #abandonedGroups = 0;
   #lostStats = { abortedTokens: 0, retries: 0 };
   #lastCheckpoint: { step: number; folder: string } | null = null;
   /** Lines of metrics.jsonl that wait for their step's evaluation, by step. */
@@ -316,11 +321,36 @@ class Run {
       this.#lease(worker);
     } else if (message.type === "stats") {
       rollout.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
+    } else if (message.type === "faulted") {
+      this.#faulted(message);
     } else if (message.type === "evaluated") {
       this.#evaluated(message.step, message.reports);
     } else if (message.type === "failed" && isFinal(message.code)) {
       this.#fail(relayed(message, rollout.child.name));
     }
+  }
+
+  /** A group that the environment cannot play costs that group; an environment that plays none ends the run. */
+  #faulted({ group, index, error }: Extract<FromRollout, { type: "faulted" }>): void {
+    const abandoned = this.#coordinator.abandon(group);
+    if (abandoned === null) return;
+    const { task, inARow } = abandoned;
+    const name = this.#setup.taskNames[task]!;
+    const where = `${name}, ${this.#config.tasks[task]!.split}[${index}]`;
+    if (inARow >= maxAbandonedInARow) {
+      throw new AgentRLError("ENVIRONMENT", `Environment ${name} fails: ${inARow} groups in a row were given up`, {
+        where,
+        got: error.replaceAll(/\n\s+/g, "; "),
+        expected: "episodes that end",
+        hint: "mend the cause above, then go on with --resume",
+      });
+    }
+    this.#learner!.send({ type: "abandon", group });
+    this.#abandonedGroups++;
+    const message = `${where} is left out: its environment failed in every try (${error.split("\n")[0]})`;
+    this.#emit({ type: "notice", message });
+    for (const worker of this.#rollouts.keys()) this.#lease(worker);
+    this.#advance();
   }
 
   #fromLearner(message: FromLearner): void {
@@ -359,6 +389,7 @@ class Run {
       samplingWeights: this.#samplingWeights(),
       abortedTokens: sum((stats) => stats.abortedTokens),
       environmentRetries: sum((stats) => stats.retries),
+      abandonedGroups: this.#abandonedGroups,
       rolloutRestarts: this.#restarts,
     };
     this.#lastStepAt = now;

@@ -16,6 +16,7 @@ import { AgentRLError } from "../../errors.ts";
 import { checkName, checkOptions, checkReward, type StartContext } from "../define-environment.ts";
 import { defaultStepTimeoutMs, definition, type EnvironmentDefinition, type OpenContext } from "../definition.ts";
 import type { Environment, Message, ToolSpec } from "../environment.ts";
+import { firstMessages } from "../observation.ts";
 import { randomCall } from "../random-action.ts";
 import type { EnvironmentOptions } from "../registry.ts";
 import { TaskLists, type Tasks } from "../task-lists.ts";
@@ -100,7 +101,8 @@ async function open<Task, Settings extends z.ZodRawShape>(
       const task = lists.task(split, index);
       const connection = await connect(task);
       try {
-        const messages = await spec.start(task, { seed, prompt: options.prompt ?? "full", settings });
+        const begun = await spec.start(task, { seed, prompt: options.prompt ?? "full", settings });
+        const messages = firstMessages(begun, `start of ${spec.name}, ${split}[${index}]`);
         return new McpSession(spec, tools, maxTurns, task, messages, connection);
       } catch (error) {
         await connection.close();
