@@ -1,4 +1,5 @@
 /** What a user's environment says, before anything else sees it: text, and no more of it than a context could hold. */
+import { inspect } from "node:util";
 import { AgentRLError } from "../errors.ts";
 import type { Message } from "./environment.ts";
 
@@ -14,7 +15,7 @@ export function observation(content: unknown, where: string): string {
   if (typeof content !== "string") {
     throw new AgentRLError("ENVIRONMENT", "The environment said something that is no text", {
       where,
-      got: content === undefined ? "undefined" : typeof content === "object" ? `${content}` : content,
+      got: inspect(content, { depth: 0 }),
       expected: "a string, or { content: string }",
       hint: "correct what it returns",
     });
@@ -30,7 +31,7 @@ export function firstMessages(messages: unknown, where: string): Message[] {
   if (!Array.isArray(messages) || messages.some((message) => !roles.includes(message?.role))) {
     throw new AgentRLError("ENVIRONMENT", "The environment began an episode without messages", {
       where,
-      got: typeof messages === "object" ? JSON.stringify(messages) : messages,
+      got: inspect(messages, { depth: 1 }),
       expected: "messages: [{ role: user, content: a string }]",
       hint: "correct what `start` returns",
     });

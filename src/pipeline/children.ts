@@ -5,6 +5,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { nodeOptions } from "../child-options.ts";
+import { endWithParent } from "../end-with-parent.ts";
 
 const keptLines = 40;
 
@@ -55,6 +56,7 @@ export function startChild<To, From>(name: string, module: URL): Child<To, From>
 
 /** The child's side: typed messages from and to the supervisor. Exits when the supervisor is gone. */
 export function connectToSupervisor<To, From>(handler: (message: To) => void): (message: From) => void {
+  endWithParent();
   process.on("message", (message) => handler(message as To));
   process.on("disconnect", () => process.exit(3));
   // Ctrl-C reaches the whole process group; the supervisor decides what it means.

@@ -337,17 +337,18 @@ class Run {
     const { task, inARow } = abandoned;
     const name = this.#setup.taskNames[task]!;
     const where = `${name}, ${this.#config.tasks[task]!.split}[${index}]`;
+    const cause = error.replaceAll(/\n\s+/g, "; ");
     if (inARow >= maxAbandonedInARow) {
       throw new AgentRLError("ENVIRONMENT", `Environment ${name} fails: ${inARow} groups in a row were given up`, {
         where,
-        got: error.replaceAll(/\n\s+/g, "; "),
+        got: cause,
         expected: "episodes that end",
         hint: "mend the cause above, then go on with --resume",
       });
     }
     this.#learner!.send({ type: "abandon", group });
     this.#abandonedGroups++;
-    const message = `${where} is left out: its environment failed in every try (${error.split("\n")[0]})`;
+    const message = `${where} is left out: its environment failed in every try: ${cause}`;
     this.#emit({ type: "notice", message });
     for (const worker of this.#rollouts.keys()) this.#lease(worker);
     this.#advance();

@@ -104,6 +104,44 @@ describe("Coordinator", () => {
     );
   });
 
+  it("uses a group that is given up as none, and issues another number for it: every batch is full, within maxLag", () => {
+    fc.assert(
+      fc.property(sizesArbitrary, fc.infiniteStream(fc.nat()), (sizes, stream) => {
+        const coordinator = new Coordinator({ sampler, ...sizes });
+        const abandoned: number[] = [];
+        const choose = chooseFrom(stream);
+        const steps = simulate(coordinator, sizes, (n) => {
+          const oldest = coordinator.incomplete()[0];
+          // A tenth of the groups, so that the run comes to its end.
+          if (oldest !== undefined && oldest % 10 === 3 && coordinator.abandon(oldest) !== null) abandoned.push(oldest);
+          return choose(n);
+        });
+        const trained = steps.flatMap((step) => step.groups);
+        expect(trained.length).toBe(sizes.steps * sizes.groupsPerStep);
+        expect(new Set([...trained, ...abandoned]).size).toBe(trained.length + abandoned.length);
+        expect(sorted([...coordinator.trainedGroups])).toEqual(sorted([...trained, ...abandoned]));
+        for (const step of steps) expect(step.lag).toBeLessThanOrEqual(sizes.maxLag);
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it("counts the groups of a task that are given up with no sample of it in between", () => {
+    const coordinator = new Coordinator({ sampler, groupSize: 2, groupsPerStep: 12, maxLag: 0, steps: 1 });
+    const ofTask = (task: number) => leases.filter(({ draw }) => draw.task === task).map(({ draw }) => draw.group);
+    const leases = coordinator.lease(0, 12);
+    const [a, b] = [ofTask(0), ofTask(1)];
+    expect(coordinator.abandon(a[0]!)).toEqual({ task: 0, inARow: 1 });
+    expect(coordinator.abandon(a[1]!)).toEqual({ task: 0, inARow: 2 });
+    expect(coordinator.abandon(b[0]!)).toEqual({ task: 1, inARow: 1 });
+    coordinator.received(a[2]!, 0, 1);
+    expect(coordinator.abandon(a[3]!)).toEqual({ task: 0, inARow: 1 });
+    expect(coordinator.abandon(b[1]!)).toEqual({ task: 1, inARow: 2 });
+    // Not twice, not what is complete, not what was never issued.
+    coordinator.received(a[2]!, 1, 1);
+    expect([a[0]!, a[2]!, 900].map((group) => coordinator.abandon(group))).toEqual([null, null, null]);
+  });
+
   describe("with dynamic sampling", () => {
     const dynamic = sizesArbitrary.chain((sizes) =>
       fc.record({

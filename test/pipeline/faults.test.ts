@@ -129,6 +129,47 @@ describe("a killed process", () => {
   });
 });
 
+describe("an environment that fails", () => {
+  const unwell = (of: number) => ({
+    name: join(import.meta.dirname, "../fixtures/unwell.ts"),
+    options: { settings: { of } },
+  });
+  // Room for all groups at once: a group that is tried again keeps its place.
+  const wide = { rollout: { ...settings().rollout, maxSequences: 48 }, staleness: { maxLag: 2 } };
+
+  it("in some of its tasks costs those groups: they are named, others are played, and every batch is full", async () => {
+    const notices: string[] = [];
+    const options = runOptions(folder.path, "unwell", settings({ ...wide, tasks: [unwell(4), { name: "kg" }] }));
+    const { summary, steps } = await run({
+      ...options,
+      onEvent: (event) => {
+        if (event.type === "notice") notices.push(event.message);
+      },
+    });
+    expect(summary.steps).toBe(6);
+    const last = steps.at(-1)!;
+    expect(notices.length).toBeGreaterThanOrEqual(last.abandonedGroups);
+    expect(last.abandonedGroups).toBeGreaterThan(0);
+    for (const notice of notices) {
+      expect(notice).toMatch(/^unwell, train\[\d+\] is left out: .*no way to (begin|go on)/);
+    }
+    for (const { tasks } of steps) {
+      expect(Object.values(tasks).reduce((sum, { episodes }) => sum + episodes, 0)).toBe(2 * 4);
+    }
+    // Four tries more for each that was given up.
+    expect(last.environmentRetries).toBeGreaterThanOrEqual(4 * last.abandonedGroups);
+    const used = fromRanges(readCheckpoint(summary.checkpoint).state.trainedGroups);
+    expect(used.length).toBe(2 * 6 + notices.length);
+  });
+
+  it("in all of them ends the run with its name and what it says", async () => {
+    const options = runOptions(folder.path, "broken-environment", settings({ ...wide, tasks: [unwell(1)] }));
+    const error = await failureOf(run(options));
+    expect(error.code).toBe("ENVIRONMENT");
+    expect(error.message).toMatch(/Environment unwell fails: 8 groups in a row[\s\S]*no way to begin[\s\S]*--resume/);
+  });
+});
+
 describe("bad input", () => {
   it("is refused by name before a process starts: a truncated weights file", async () => {
     const broken = join(folder.path, "broken");

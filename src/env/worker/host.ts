@@ -2,6 +2,8 @@
  * The inside of a host process: opens one environment and plays the sessions that the worker sends. What blocks or crashes
  * here takes this process's sessions with it and no others.
  */
+
+import { endWithParent } from "../../end-with-parent.ts";
 import { AgentRLError } from "../../errors.ts";
 import { toolsAsJson } from "../define.ts";
 import type { Environment, Session, StepResult } from "../environment.ts";
@@ -18,6 +20,7 @@ interface Played {
 
 /** Serves the IPC channel until it closes, then ends the process. */
 export function serveHost(open: OpenTask): void {
+  endWithParent();
   const host = new Host(open);
   const send = (message: FromHost) => void process.send?.(message);
   process.on("message", ({ id, request }: ToHost) => {
