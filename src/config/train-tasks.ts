@@ -47,6 +47,14 @@ const trainTaskSchema = taskSchema
 export const trainTasksField = z.array(trainTaskSchema).min(1).describe("The tasks trained on together.");
 export type TrainTaskConfig = z.output<typeof trainTaskSchema>;
 
+/** Tokens that the policy may sample in one turn of the task. */
+export function tokensPerTurnOf(
+  { rollout }: { rollout: { maxTokensPerTurn: number } },
+  { maxTokensPerTurn = rollout.maxTokensPerTurn }: Pick<TrainTaskConfig, "maxTokensPerTurn">,
+): number {
+  return maxTokensPerTurn;
+}
+
 interface Config {
   mode: "async" | "sync";
   algorithm: AlgorithmConfig;

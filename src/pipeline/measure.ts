@@ -1,6 +1,7 @@
 /** How a model does on the held-out tasks of what a config trains. */
 import { availableParallelism } from "node:os";
 import type { TrainConfig } from "../config/train.ts";
+import { tokensPerTurnOf } from "../config/train-tasks.ts";
 import type { EvalReport } from "../env/report.ts";
 import { type EvaluationOptions, runEvaluation } from "./evaluate.ts";
 import { levelsOf } from "./task-mix.ts";
@@ -19,7 +20,7 @@ export async function measureTasks(
       policy: model,
       ...options,
       ...(levels !== undefined && { levels }),
-      maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
+      maxTokensPerTurn: tokensPerTurnOf(config, task),
       prompt: task.options.prompt,
       threads: availableParallelism(),
       device: config,

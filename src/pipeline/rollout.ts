@@ -3,6 +3,7 @@
  * weights are newest, and pushes every finished episode into the ring.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import { tokensPerTurnOf } from "../config/train-tasks.ts";
 import type { Environment } from "../env/environment.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
@@ -111,7 +112,7 @@ class RolloutProcess {
           episodes,
           concurrency: config.rollout.groupSize,
           sampling: { ...this.#sampling(), temperature },
-          maxTokensPerTurn: config.tasks[task]!.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
+          maxTokensPerTurn: tokensPerTurnOf(config, config.tasks[task]!),
           maxTurns: config.tasks[task]!.maxTurns ?? environment.maxTurns,
           seed: config.seed,
         }),
@@ -183,7 +184,7 @@ class RolloutProcess {
           dialect: this.#dialect,
           limits: {
             maxTurns: task.maxTurns ?? environment.maxTurns,
-            maxTokensPerTurn: task.maxTokensPerTurn ?? config.rollout.maxTokensPerTurn,
+            maxTokensPerTurn: tokensPerTurnOf(config, task),
             endOnFailure: config.rollout.endOnFailure,
           },
           sampling: this.#sampling(),
