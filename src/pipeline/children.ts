@@ -6,6 +6,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { nodeOptions } from "../child-options.ts";
 import { endWithParent } from "../end-with-parent.ts";
+import { AgentRLError, type ErrorCode } from "../errors.ts";
 
 const keptLines = 40;
 
@@ -52,6 +53,21 @@ export function startChild<To, From>(name: string, module: URL): Child<To, From>
     ended,
     onMessage: (handler) => child.on("message", (message) => handler(message as From)),
   };
+}
+
+/** Stops the child, with a bound on how long that may take. */
+export async function endChild(
+  child: Pick<Child<{ type: "stop" }, never>, "send" | "process" | "ended">,
+): Promise<void> {
+  child.send({ type: "stop" });
+  const kill = setTimeout(() => child.process.kill("SIGKILL"), 3_000);
+  await child.ended;
+  clearTimeout(kill);
+}
+
+/** What a child failed in, as an error of this process. */
+export function relayed(message: { message: string; code: string }, from: string): AgentRLError {
+  return new AgentRLError((message.code || "PIPELINE") as ErrorCode, message.message, { where: from });
 }
 
 /** The child's side: typed messages from and to the supervisor. Exits when the supervisor is gone. */

@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
-import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { AgentRLError } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
 import { assertFitsMemory } from "../model/memory.ts";
@@ -17,7 +17,7 @@ import { ownModule } from "../own-files.ts";
 import { Ring } from "../shm/ring.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
 import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
-import { type Child, startChild } from "./children.ts";
+import { type Child, endChild, relayed, startChild } from "./children.ts";
 import { Coordinator } from "./coordinator.ts";
 import { openEnvironment } from "./environments.ts";
 import {
@@ -27,13 +27,13 @@ import {
   type GroupBooks,
   type Setup,
   type ToLearner,
-  type ToRollout,
   toRanges,
 } from "./messages.ts";
 import { resolveDevice } from "./open-device.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun } from "./plan.ts";
 import { checkPool } from "./pool-models.ts";
+import { RolloutFleet } from "./rollout-fleet.ts";
 import { recordSession } from "./run-record.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { taskMix, taskNamesOf } from "./task-mix.ts";
@@ -41,8 +41,6 @@ import { taskMix, taskNamesOf } from "./task-mix.ts";
 /** Nothing moving for this long ends the run with the names of those who wait. */
 const stallMs = 180_000;
 const startMs = 120_000;
-/** Restarts of a rollout process without one episode in between, after which its crash is taken for permanent. */
-const maxIdleRestarts = 5;
 /** Groups of one task given up in a row, after which its environment is taken for broken. */
 const maxAbandonedInARow = 8;
 
@@ -103,25 +101,15 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
   }
 }
 
-interface Rollout {
-  child: Child<ToRollout, FromRollout>;
-  /** It has set itself up and takes work. */
-  ready: boolean;
-  room: number;
-  idleRestarts: number;
-  stats: { abortedTokens: number; retries: number };
-  replaced: boolean;
-}
-
 class Run {
   readonly #options: RunOptions;
   readonly #config: TrainConfig;
-  readonly #rollouts: Rollout[] = [];
   /** Opened once the input is known to be good: a start that fails leaves no run behind. */
   #sink: MetricsSink | null = null;
   #learner: Child<ToLearner, FromLearner> | null = null;
   #coordinator!: Coordinator;
   #setup!: Setup;
+  #rollouts: RolloutFleet | null = null;
   #ring: Ring | null = null;
   #board: WeightBoard | null = null;
   #ending = false;
@@ -133,9 +121,7 @@ class Run {
   #watchdog: NodeJS.Timeout | undefined;
   #finish!: (summary: RunSummary) => void;
   #fail!: (error: unknown) => void;
-  #restarts = 0;
   #abandonedGroups = 0;
-  #lostStats = { abortedTokens: 0, retries: 0 };
   #lastCheckpoint: { step: number; folder: string } | null = null;
   /** Lines of metrics.jsonl that wait for their step's evaluation, by step. */
   readonly #evaluating = new Map<number, RunStep>();
@@ -174,7 +160,7 @@ class Run {
     const stop = () => this.#stop();
     signal?.addEventListener("abort", stop, { once: true });
     if (signal?.aborted) stop();
-    for (let worker = 0; worker < config.rollout.processes; worker++) this.#startRollout(worker, 0);
+    this.#fleet().start(config.rollout.processes);
     try {
       return await outcome;
     } finally {
@@ -265,69 +251,28 @@ class Run {
       .catch((error) => this.#fail(error));
   }
 
-  #startRollout(worker: number, idleRestarts: number): void {
-    const child = startChild<ToRollout, FromRollout>(`rollout ${worker}`, entry("rollout"));
-    const rollout: Rollout = {
-      child,
-      ready: false,
-      room: 0,
-      idleRestarts,
-      stats: { abortedTokens: 0, retries: 0 },
-      replaced: false,
-    };
-    this.#rollouts[worker] = rollout;
-    child.onMessage((message) => this.#guard(() => this.#fromRollout(worker, rollout, message)));
-    child.send({ type: "setup", setup: this.#setup });
-    child.ended.then((how) => this.#rolloutEnded(worker, rollout, how)).catch((error) => this.#fail(error));
-  }
-
-  #rolloutEnded(worker: number, rollout: Rollout, how: { code: number | null; signal: string | null }): void {
-    if (this.#ending || rollout.replaced) return;
-    rollout.replaced = true;
-    const cause = `exit ${how.signal ?? how.code}`;
-    this.#lostStats.abortedTokens += rollout.stats.abortedTokens;
-    this.#lostStats.retries += rollout.stats.retries;
-    this.#coordinator.workerLost(worker);
-    this.#ring?.reclaim();
-    if (rollout.idleRestarts >= maxIdleRestarts) {
-      this.#fail(
-        new AgentRLError("PIPELINE", "A rollout process keeps crashing", {
-          where: `${rollout.child.name}, ${cause}, ${rollout.idleRestarts + 1} times without an episode`,
-          got: rollout.child.lastLines(),
-          hint: "mend the cause above, then go on with --resume",
-        }),
-      );
-      return;
-    }
-    this.#restarts++;
-    const message = `${rollout.child.name} ended (${cause}) and is restarted ${rollout.child.lastLines()}`.trim();
-    this.#emit({ type: "notice", message });
-    const backoff = 100 * 2 ** rollout.idleRestarts;
-    setTimeout(() => {
-      if (!this.#ending) this.#startRollout(worker, rollout.idleRestarts + 1);
-    }, backoff);
-  }
-
-  #fromRollout(worker: number, rollout: Rollout, message: FromRollout): void {
-    if (rollout.replaced) return;
-    this.#progress();
-    if (message.type === "room") {
-      rollout.room += message.groups;
-      if (!rollout.ready) {
-        rollout.ready = true;
+  #fleet(): RolloutFleet {
+    const guarded =
+      <Args extends unknown[]>(work: (...args: Args) => void) =>
+      (...args: Args) =>
+        this.#guard(() => work(...args));
+    this.#rollouts = new RolloutFleet(this.#setup, entry("rollout"), {
+      alive: () => this.#progress(),
+      ready: guarded((worker) => {
         // What its predecessor was evaluating when it died.
-        if (worker === 0) for (const step of this.#evaluating.keys()) this.#evaluate(step);
-      }
-      this.#lease(worker);
-    } else if (message.type === "stats") {
-      rollout.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
-    } else if (message.type === "faulted") {
-      this.#faulted(message);
-    } else if (message.type === "evaluated") {
-      this.#evaluated(message.step, message.reports);
-    } else if (message.type === "failed" && isFinal(message.code)) {
-      this.#fail(relayed(message, rollout.child.name));
-    }
+        if (worker === 0) for (const step of this.#evaluating.keys()) this.#rollouts!.evaluate(step);
+      }),
+      room: guarded((worker) => this.#lease(worker)),
+      evaluated: guarded(({ step, reports }) => this.#evaluated(step, reports)),
+      faulted: guarded((message) => this.#faulted(message)),
+      lost: guarded((worker) => {
+        this.#coordinator.workerLost(worker);
+        this.#ring?.reclaim();
+      }),
+      notice: (message) => this.#emit({ type: "notice", message }),
+      failed: (error) => this.#fail(error),
+    });
+    return this.#rollouts;
   }
 
   /** A group that the environment cannot play costs that group; an environment that plays none ends the run. */
@@ -350,7 +295,7 @@ class Run {
     this.#abandonedGroups++;
     const message = `${where} is left out: its environment failed in every try: ${cause}`;
     this.#emit({ type: "notice", message });
-    for (const worker of this.#rollouts.keys()) this.#lease(worker);
+    this.#leaseAll();
     this.#advance();
   }
 
@@ -358,9 +303,9 @@ class Run {
     this.#progress();
     if (message.type === "received") {
       this.#coordinator.received(message.group, message.sample, message.reward);
-      for (const rollout of this.#rollouts) rollout.idleRestarts = 0;
+      this.#rollouts?.delivered();
       // A group of equal rewards may make room for another.
-      for (const worker of this.#rollouts.keys()) this.#lease(worker);
+      this.#leaseAll();
       this.#advance();
     } else if (message.type === "trained") {
       this.#trained(message.groups, message.metrics);
@@ -380,18 +325,16 @@ class Run {
     this.#training = false;
     this.#coordinator.trained(groups);
     const now = performance.now();
-    const live = this.#rollouts.map((rollout) => rollout.stats);
-    const sum = (pick: (stats: { abortedTokens: number; retries: number }) => number) =>
-      pick(this.#lostStats) + live.reduce((total, stats) => total + pick(stats), 0);
+    const { abortedTokens, retries } = this.#rollouts!.stats;
     const line: RunStep = {
       ...metrics,
       elapsed: (now - this.#startedAt) / 1000,
       tokensPerSecond: metrics.sampledTokens / ((now - this.#lastStepAt) / 1000),
       samplingWeights: this.#samplingWeights(),
-      abortedTokens: sum((stats) => stats.abortedTokens),
-      environmentRetries: sum((stats) => stats.retries),
+      abortedTokens,
+      environmentRetries: retries,
       abandonedGroups: this.#abandonedGroups,
-      rolloutRestarts: this.#restarts,
+      rolloutRestarts: this.#rollouts!.restarts,
     };
     this.#lastStepAt = now;
     const totals = this.#totals;
@@ -404,22 +347,16 @@ class Run {
     if (every > 0 && metrics.step % every === 0) {
       // The line is written when its evaluation is in, so that one line holds all that is known of a step.
       this.#evaluating.set(metrics.step, line);
-      this.#evaluate(metrics.step);
+      this.#rollouts!.evaluate(metrics.step);
     } else {
       this.#sink!.write(line);
     }
     this.#emit({ type: "step", metrics: line });
     if (this.#coordinator.finished || this.#stopRequested) this.#finalCheckpoint();
     else {
-      for (const worker of this.#rollouts.keys()) this.#lease(worker);
+      this.#leaseAll();
       this.#advance();
     }
-  }
-
-  /** Asks the first rollout process, or leaves it to the one that is being started in its place. */
-  #evaluate(step: number): void {
-    const { child, ready, replaced } = this.#rollouts[0]!;
-    if (ready && !replaced) child.send({ type: "evaluate", step });
   }
 
   #evaluated(step: number, reports: EvalReport[]): void {
@@ -431,14 +368,19 @@ class Run {
     if (this.#coordinator.finished) this.#finalCheckpoint();
   }
 
+  #leaseAll(): void {
+    for (const worker of this.#rollouts?.workers ?? []) this.#lease(worker);
+  }
+
   #lease(worker: number): void {
-    const rollout = this.#rollouts[worker];
-    // A dead process keeps its place until the next one starts: what it were given now would be lost with it.
-    if (rollout === undefined || rollout.replaced || rollout.room === 0 || this.#stopRequested) return;
-    const leases = this.#coordinator.lease(worker, rollout.room);
-    if (leases.length === 0) return;
-    rollout.room -= leases.length;
-    rollout.child.send({ type: "lease", leases: leases.map(({ draw, samples }) => ({ ...draw, samples })) });
+    const room = this.#rollouts!.roomOf(worker);
+    if (room === 0 || this.#stopRequested) return;
+    const leases = this.#coordinator.lease(worker, room);
+    if (leases.length > 0)
+      this.#rollouts!.give(
+        worker,
+        leases.map(({ draw, samples }) => ({ ...draw, samples })),
+      );
   }
 
   #advance(): void {
@@ -481,7 +423,6 @@ class Run {
     const seconds = (performance.now() - this.#startedAt) / 1000;
     const { sampledTokens, mismatch, mismatchTokens, maxLag } = this.#totals;
     this.#emit({ type: "finished" });
-    const stats = this.#rollouts.map((rollout) => rollout.stats.abortedTokens);
     this.#finish({
       steps: this.#coordinator.version,
       stopped: !this.#coordinator.finished,
@@ -493,8 +434,8 @@ class Run {
       mismatch: mismatchTokens > 0 ? mismatch : null,
       mismatchTokens,
       maxLag,
-      abortedTokens: stats.reduce((total, value) => total + value, this.#lostStats.abortedTokens),
-      rolloutRestarts: this.#restarts,
+      abortedTokens: this.#rollouts?.stats.abortedTokens ?? 0,
+      rolloutRestarts: this.#rollouts?.restarts ?? 0,
     });
   }
 
@@ -542,11 +483,7 @@ class Run {
   async cleanUp(): Promise<void> {
     this.#ending = true;
     clearInterval(this.#watchdog);
-    const children = [this.#learner, ...this.#rollouts.map((rollout) => rollout.child)].filter(
-      (child) => child !== null,
-    );
-    for (const child of children) child.send({ type: "stop" });
-    await Promise.all(children.map((child) => endChild(child)));
+    await Promise.all([this.#learner && endChild(this.#learner), this.#rollouts?.end()]);
     this.#ring?.close();
     this.#ring?.unlink();
     this.#board?.close();
@@ -557,23 +494,8 @@ class Run {
   }
 }
 
-async function endChild(child: Child<ToLearner, FromLearner> | Child<ToRollout, FromRollout>): Promise<void> {
-  const kill = setTimeout(() => child.process.kill("SIGKILL"), 3_000);
-  await child.ended;
-  clearTimeout(kill);
-}
-
 function entry(name: "learner" | "rollout"): URL {
   return ownModule(`./${name}`, import.meta.url);
-}
-
-/** Errors of the input or the machine end the run at once; restarting a rollout process would not mend them. */
-function isFinal(code: string): boolean {
-  return ["CONFIG", "MODEL_FILE", "TOKENIZER", "SAMPLE_FILE", "ENVIRONMENT", "MEMORY", "NATIVE_ADDON"].includes(code);
-}
-
-function relayed(message: { message: string; code: string }, from: string): AgentRLError {
-  return new AgentRLError((message.code || "PIPELINE") as ErrorCode, message.message, { where: from });
 }
 
 /**
