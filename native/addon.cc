@@ -4,13 +4,11 @@
 namespace agentrl {
 void RegisterCpu(Napi::Env env, Napi::Object exports);
 void RegisterShm(Napi::Env env, Napi::Object exports);
-void RegisterParent(Napi::Env env, Napi::Object exports);
 }  // namespace agentrl
 
 static Napi::Object Init(Napi::Env env, Napi::Object exports) {
   agentrl::RegisterCpu(env, exports);
   agentrl::RegisterShm(env, exports);
-  agentrl::RegisterParent(env, exports);
   return exports;
 }
 

@@ -9,6 +9,7 @@ export type ErrorCode =
   | "MEMORY"
   | "SAMPLE_FILE"
   | "ENVIRONMENT"
+  | "ENDPOINT"
   | "DEVICE"
   | "DEVICE_LOST"
   | "NATIVE_ADDON"

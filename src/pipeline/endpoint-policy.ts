@@ -27,14 +27,14 @@ export class EndpointPolicy implements TurnPolicy {
     this.#options = options;
   }
 
-  /** @throws AgentRLError ENVIRONMENT when the server gives no turn: as any outer fault, the sample is played again. */
+  /** @throws AgentRLError ENDPOINT when the server gives no turn: the sample is played again. */
   async take({ record, messages, turn, options }: TurnRequest): Promise<TakenTurn> {
     const { endpoint, dialect, tools, contextLimit } = this.#options;
     const { key, group, sample } = options.seed;
     const seed = mix32(mix32(mix32(key, group), sample), turn);
     const request = { messages: withOwnIds(messages), tools, seed, maxTokens: options.maxTokens };
     const said = await endpoint.complete(request).catch((error) => {
-      throw new AgentRLError("ENVIRONMENT", error instanceof Error ? error.message : String(error), { cause: error });
+      throw new AgentRLError("ENDPOINT", error instanceof Error ? error.message : String(error), { cause: error });
     });
     if (said.end === "context") return { end: "context" };
     // A server without a parser of its own leaves calls in the text.

@@ -1,10 +1,20 @@
 /** The rollout processes of a run: started, given work as they have room for it, and restarted when they crash. */
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, type ErrorCode } from "../errors.ts";
 import { type Child, endChild, relayed, startChild } from "./children.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 
 /** Restarts of a process without one episode in between, after which its crash is taken for permanent. */
 const maxIdleRestarts = 5;
+const finalCodes: readonly ErrorCode[] = [
+  "CONFIG",
+  "MODEL_FILE",
+  "TOKENIZER",
+  "SAMPLE_FILE",
+  "ENVIRONMENT",
+  "ENDPOINT",
+  "MEMORY",
+  "NATIVE_ADDON",
+];
 
 /** Sums over all processes, those that are gone included. */
 export interface FleetStats {
@@ -164,7 +174,7 @@ export class RolloutFleet {
   }
 }
 
-/** Errors of the input or the machine end the run at once; restarting a rollout process would not mend them. */
+/** Errors of the input, of what lies outside, or of the machine end the run: restarting a rollout process would not mend them. */
 function isFinal(code: string): boolean {
-  return ["CONFIG", "MODEL_FILE", "TOKENIZER", "SAMPLE_FILE", "ENVIRONMENT", "MEMORY", "NATIVE_ADDON"].includes(code);
+  return finalCodes.includes(code as ErrorCode);
 }

@@ -151,13 +151,14 @@ class RolloutProcess {
     }
   }
 
-  /** Does anew, after a pause that grows, what the environment fails in. @throws its last fault. */
+  /** Does anew, after a pause that grows, what the environment or an endpoint fails in. @throws the last fault. */
   async #retried<T>(lease: GroupLease, work: (attempt: number) => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await work(attempt);
       } catch (error) {
-        if (!isEnvironmentFault(error) || attempt >= maxTries) throw error;
+        const outer = isEnvironmentFault(error) || (error instanceof AgentRLError && error.code === "ENDPOINT");
+        if (!outer || attempt >= maxTries) throw error;
         this.#retries++;
         this.#report();
         await delay(50 * 2 ** attempt * (1 + mix32(lease.seed, attempt) / 2 ** 32));

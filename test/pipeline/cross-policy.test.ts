@@ -158,7 +158,7 @@ describe("a run whose turns nearly all fall to an endpoint", () => {
     server = await startEndpoint(() => ({ status: 401, text: "no such key" }));
     const far = { name: "far", kind: "endpoint", url: server.url, model: "m", probability: 0.5 };
     const error = await failureOf(run(runOptions(folder.path, "deaf", settings([far]))));
-    expect(error).toMatchObject({ code: "ENVIRONMENT" });
+    expect(error).toMatchObject({ code: "ENDPOINT" });
     expect(error.message).toContain("The endpoint gives no turn");
     expect(error.message).toContain("no such key");
   });
