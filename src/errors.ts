@@ -47,6 +47,11 @@ export class AgentRLError extends Error {
   }
 }
 
+/** A message of several lines as one, for where it is part of another. */
+export function oneLine(message: string): string {
+  return message.replaceAll(/\n\s*/g, "; ").replaceAll(/: {2,}/g, ": ");
+}
+
 function show(value: unknown): string {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? String(value));
   return text.length > 300 ? `${text.slice(0, 300)}… (${text.length} characters)` : text;

@@ -3,8 +3,8 @@
  * and (later) serving run this same loop, so what is measured is what is trained.
  */
 import { currentPolicy } from "../config/cross-policy.ts";
-import type { EndReason, Environment, Message, Session } from "../env/environment.ts";
-import { AgentRLError } from "../errors.ts";
+import type { EndReason, Environment, Message, Session, StepResult } from "../env/environment.ts";
+import { AgentRLError, oneLine } from "../errors.ts";
 import type { Conversation, TurnEnd } from "../generate/engine.ts";
 import type { Sampling, SeedWords } from "../generate/sampling.ts";
 import { EpisodeRecord } from "../rl/episode-record.ts";
@@ -99,6 +99,16 @@ export function isEnvironmentFault(error: unknown): error is AgentRLError {
   return error instanceof AgentRLError && error.code === "ENVIRONMENT";
 }
 
+/** @throws AgentRLError ENVIRONMENT, with what it said, when the step ended the episode by a fault of the environment. */
+export function assertNoFault({ endReason, messages }: StepResult, where: string): void {
+  if (endReason !== "env error" && endReason !== "timeout") return;
+  const said = messages.at(-1)?.content;
+  throw new AgentRLError("ENVIRONMENT", `The environment ended an episode with '${endReason}'`, {
+    where,
+    ...(said !== undefined && { got: oneLine(said) }),
+  });
+}
+
 /** Tokens of the first messages, ready to open a conversation with. */
 export function promptTokens(dialect: Dialect, environment: Environment, messages: readonly Message[]): Uint32Array {
   return dialect.template.renderPrompt([...messages], environment.tools);
@@ -147,6 +157,7 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     const before = performance.now();
     const result = await withDeadline(session.step(action), stepMs, `${identity.task} step`);
     environmentMs += performance.now() - before;
+    assertNoFault(result, `${identity.task} ${identity.split}[${identity.index}]`);
     turn.reward = result.reward;
     Object.assign(metrics, result.metrics);
     if (result.done) {
@@ -170,11 +181,6 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     messages.push({ role: "assistant", content: action.text, toolCalls: action.calls }, ...result.messages);
   }
 
-  if (endReason === "env error" || endReason === "timeout") {
-    throw new AgentRLError("ENVIRONMENT", `The environment ended an episode with '${endReason}'`, {
-      where: `${identity.task} ${identity.split}[${identity.index}]`,
-    });
-  }
   const total = performance.now() - started;
   return {
     ...identity,

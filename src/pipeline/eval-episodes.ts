@@ -4,9 +4,9 @@
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { Action, EndReason, Environment, Message, Session, StepResult } from "../env/environment.ts";
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, oneLine } from "../errors.ts";
 import { mix32 } from "../rl/sampler.ts";
-import { deadlineOf, isEnvironmentFault, startSession, withDeadline } from "./episode.ts";
+import { assertNoFault, deadlineOf, isEnvironmentFault, startSession, withDeadline } from "./episode.ts";
 
 /** Which episode: a task of the split in one of the runs. */
 export interface EpisodeRef {
@@ -171,13 +171,7 @@ export class RecordedSession implements Session {
     this.transcript.push(...result.messages);
     this.reward += result.reward;
     Object.assign(this.metrics, result.metrics);
-    if (result.endReason === "env error" || result.endReason === "timeout") {
-      const said = result.messages.at(-1)?.content;
-      throw new AgentRLError("ENVIRONMENT", `The environment ended an episode with '${result.endReason}'`, {
-        where: this.#name,
-        ...(said !== undefined && { got: said }),
-      });
-    }
+    assertNoFault(result, this.#name);
     return result;
   }
 
@@ -209,7 +203,7 @@ export async function converse(
 
 function brokenEnvironment({ name }: Environment, { error, tries }: FaultedEpisode): AgentRLError {
   return new AgentRLError("ENVIRONMENT", `Environment ${name} failed ${maxFaultsInARow} episodes in a row`, {
-    got: error.replaceAll(/\n\s+/g, "; "),
+    got: oneLine(error),
     expected: `an episode that ends within ${tries} tries`,
     hint: "mend the cause above; an evaluation with --out goes on from there with --resume",
   });

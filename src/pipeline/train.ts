@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, oneLine } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
 import { assertFitsMemory } from "../model/memory.ts";
@@ -282,7 +282,7 @@ class Run {
     const { task, inARow } = abandoned;
     const name = this.#setup.taskNames[task]!;
     const where = `${name}, ${this.#config.tasks[task]!.split}[${index}]`;
-    const cause = error.replaceAll(/\n\s+/g, "; ");
+    const cause = oneLine(error);
     if (inARow >= maxAbandonedInARow) {
       throw new AgentRLError("ENVIRONMENT", `Environment ${name} fails: ${inARow} groups in a row were given up`, {
         where,
