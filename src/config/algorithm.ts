@@ -132,6 +132,7 @@ export const algorithmSchema = z
     entropyBonus: z.number().min(0).default(0).describe("Weight of the mean token entropy in the objective."),
     incompletePenalty: z
       .number()
+      .min(-1000)
       .max(0)
       .default(-0.2)
       .describe(
@@ -146,7 +147,7 @@ interface Config {
   mode: "async" | "sync";
   crossPolicy?: z.output<typeof crossPolicySchema> | undefined;
   algorithm: AlgorithmConfig;
-  rollout: { groupSize: number };
+  rollout: { groupSize: number; groupsPerStep: number };
 }
 
 /** Corrections that weigh proximal against behaviour, and so move the objective's ratio to the proximal policy. */
@@ -241,6 +242,15 @@ export function algorithmConflicts({ algorithm, rollout }: Config): Conflict[] {
       hint: "Set rollout.groupSize to 4 or more.",
     });
   }
+  if (algorithm.advantage === "reinforce++" && rollout.groupSize * rollout.groupsPerStep === 1) {
+    conflicts.push({
+      path: "rollout.groupsPerStep",
+      what: "A batch of one episode cannot be trained with algorithm.advantage reinforce++: it is compared with the others of its batch.",
+      got: 1,
+      expected: "a whole number ≥ 2, or rollout.groupSize ≥ 2",
+      hint: "Set rollout.groupsPerStep to 16 or more.",
+    });
+  }
   const { method, low, high } = algorithm.correction;
   if (method === "geometric-mask" && (low === undefined || high === undefined)) {
     conflicts.push({
@@ -258,6 +268,14 @@ export function algorithmConflicts({ algorithm, rollout }: Config): Conflict[] {
       got: low,
       expected: `at most algorithm.correction.high = ${high}`,
       hint: "Exchange the two.",
+    });
+  } else if ((low ?? 0) > 1 || (high ?? 1) < 1) {
+    conflicts.push({
+      path: low !== undefined && low > 1 ? "algorithm.correction.low" : "algorithm.correction.high",
+      what: "The band of the correction leaves out the ratio 1, which tokens of the trained policy itself have.",
+      got: `low ${low}, high ${high}`,
+      expected: "low at most 1, high at least 1",
+      hint: "For example low: 0.5, high: 2.",
     });
   }
   return conflicts;

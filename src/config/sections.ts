@@ -69,7 +69,12 @@ export const taskSchema = z
   .strictObject({
     name: taskName.describe("Environment, or a file of your own that defines one."),
     split: z.string().min(1).default("train").describe("Which of the environment's frozen task lists to draw from."),
-    weight: z.number().gt(0).default(1).describe("Share of this task among the groups, relative to the other tasks."),
+    weight: z
+      .number()
+      .min(1e-6)
+      .max(1e6)
+      .default(1)
+      .describe("Share of this task among the groups, relative to the other tasks."),
     levels: z
       .record(z.string().regex(/^[1-9]\d*$/), z.number().gt(0))
       .optional()
@@ -118,7 +123,7 @@ export const optimizerSchema = z
     beta1: z.number().min(0).lt(1).default(0.9).describe("AdamW: decay of the gradient's running mean."),
     beta2: z.number().min(0).lt(1).default(0.95).describe("AdamW: decay of the squared gradient's running mean."),
     eps: z.number().gt(0).default(1e-8).describe("AdamW: added to the denominator."),
-    weightDecay: z.number().min(0).default(0).describe("Decoupled weight decay (Loshchilov & Hutter 2019)."),
+    weightDecay: z.number().min(0).max(10).default(0).describe("Decoupled weight decay (Loshchilov & Hutter 2019)."),
     maxGradNorm: z.number().min(0).default(1).describe("Gradients of a larger global norm are scaled to it; 0 = off."),
   })
   .describe("AdamW and the learning-rate schedule.");

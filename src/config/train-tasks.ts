@@ -15,6 +15,7 @@ const taskAlgorithmSchema = z
     omega: z.number().min(0).optional().describe("Weight of the step level beside the episode's (gigpo)."),
     incompletePenalty: z
       .number()
+      .min(-1000)
       .max(0)
       .optional()
       .describe("Trained reward of an episode of this task that the policy did not complete."),

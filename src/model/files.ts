@@ -155,7 +155,9 @@ function openTensors(folder: string, config: ModelConfig): TensorReader {
       read: (name) => {
         const reader = readers.get(fileOf.get(name) ?? "");
         if (reader === undefined) throw missingTensor(folder, name, [...fileOf.keys()], undefined);
-        return reader.read(name);
+        const tensor = reader.read(name);
+        assertFinite(tensor.data, `${folder}, tensor ${name}`);
+        return tensor;
       },
       close,
     };
@@ -163,6 +165,21 @@ function openTensors(folder: string, config: ModelConfig): TensorReader {
     close();
     throw error;
   }
+}
+
+/** A value that is no number would spread to every logit. @throws AgentRLError MODEL_FILE */
+function assertFinite(values: Float32Array, where: string): void {
+  // 0 times a number is 0, and NaN times an infinity: one test for the whole tensor.
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += 0 * values[i]!;
+  if (sum === 0) return;
+  const at = values.findIndex((value) => !Number.isFinite(value));
+  throw new AgentRLError("MODEL_FILE", "The weights hold a value that is not finite.", {
+    where: `${where}, value ${at}`,
+    got: String(values[at]),
+    expected: "finite numbers",
+    hint: "Fetch the file again, or take an earlier checkpoint.",
+  });
 }
 
 function readWeightMap(file: string): Record<string, string> {

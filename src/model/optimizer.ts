@@ -55,7 +55,8 @@ export class AdamW {
    * are: zero them before the next batch.
    * @param args.maxGradNorm clip to this norm; Infinity = off.
    * @param args.gradScale multiplies the gradient first; default 1.
-   * @throws AgentRLError PIPELINE, with nothing changed, when the gradient's norm is not finite.
+   * @throws AgentRLError NOT_FINITE: with nothing changed when the gradient's norm is not finite; with `out` and the moments
+   * written when the updated weights are not.
    */
   async step(args: {
     weights: Weights;
@@ -99,6 +100,16 @@ export class AdamW {
     };
     update(0, decayedLength, weightDecay);
     update(decayedLength, length, 0);
+    const norm = Math.sqrt(await this.#device.sumSquares(out, length));
+    if (!Number.isFinite(norm)) {
+      this.#step--;
+      throw new AgentRLError("NOT_FINITE", "The updated weights are not finite; they are not published.", {
+        where: `optimizer step ${this.#step + 1}`,
+        got: `norm ${norm} after a gradient of norm ${gradNorm}`,
+        expected: "a finite norm",
+        hint: "Lower optimizer.lr or optimizer.weightDecay.",
+      });
+    }
     return { gradNorm, clipped, scale };
   }
 

@@ -120,7 +120,7 @@ describe("a wrong value", () => {
     ["steps: 1\nrollout: {minP: 1}", "rollout.minP", 1, "a number ≥ 0 and < 1"],
     ["steps: 1\nrollout: {temperature: 0}", "rollout.temperature", 0, "a number > 0 and ≤ 10"],
     ["steps: 1\nalgorithm: {normalizeStd: 1}", "algorithm.normalizeStd", 1, "true or false"],
-    ["steps: 1\nalgorithm: {incompletePenalty: 0.1}", "algorithm.incompletePenalty", 0.1, "a number ≤ 0"],
+    ["steps: 1\nalgorithm: {incompletePenalty: 0.1}", "algorithm.incompletePenalty", 0.1, "a number ≥ -1000 and ≤ 0"],
     ["steps: 1\noptimizer: {lr: .inf}", "optimizer.lr", "Infinity", "a number ≥ 0 and ≤ 1"],
     ["steps: 1\nseed: -1", "seed", -1, "a whole number ≥ 0 and ≤ 4294967295"],
     ["steps: 1\noptimizer: 3", "optimizer", 3, /^a section with the keys lr, /],
@@ -281,6 +281,23 @@ describe("values that do not go together", () => {
       "(algorithm.correction.low)",
       /band of the correction is empty/,
     ],
+    [
+      "algorithm: {correction: {method: icepop, low: 2, high: 5}}",
+      "(algorithm.correction.low)",
+      /leaves out the ratio 1/,
+    ],
+    [
+      "algorithm: {correction: {method: sequence-mask, low: 0.5, high: 0.9}}",
+      "(algorithm.correction.high)",
+      /leaves out the ratio 1/,
+    ],
+    [
+      "rollout: {groupSize: 1, groupsPerStep: 1}\nalgorithm: {advantage: reinforce++}",
+      "(rollout.groupsPerStep)",
+      /batch of one episode/,
+    ],
+    ["optimizer: {weightDecay: 1.0e+30}", "(optimizer.weightDecay)", /weightDecay/],
+    ["algorithm: {incompletePenalty: -1.0e+300}", "(algorithm.incompletePenalty)", /incompletePenalty/],
     ["rollout: {maxTokensPerTurn: 512, contextLimit: 512}", "(rollout.maxTokensPerTurn)", /whole context/],
   ])("%j", (lines, place, reason) => {
     const error = loadError(`${valid}${lines}\n`);

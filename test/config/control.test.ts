@@ -133,7 +133,7 @@ describe("what does not go together", () => {
     ["lossWeight: -1", "tasks.0.lossWeight", "a number ≥ 0"],
     ["minShare: 1.5", "tasks.0.minShare", "a number ≥ 0 and ≤ 1"],
     ["algorithm: {advantage: gae-turn}", "tasks.0.algorithm.advantage", /^one of grpo/],
-    ["algorithm: {incompletePenalty: 1}", "tasks.0.algorithm.incompletePenalty", "a number ≤ 0"],
+    ["algorithm: {incompletePenalty: 1}", "tasks.0.algorithm.incompletePenalty", "a number ≥ -1000 and ≤ 0"],
   ])("a wrong value: %s", (kg, path, expected) => {
     const error = refusal(kg, "");
     expect(error.message).toContain(`Wrong value for \`${path}\``);

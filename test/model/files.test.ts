@@ -158,6 +158,17 @@ describe("weights that do not fit the config", () => {
     fails("MODEL_FILE", /model\.safetensors[\s\S]*ENOENT/);
   });
 
+  test.each([Number.NaN, Number.NEGATIVE_INFINITY])("a value of %d", (value) => {
+    const model = content();
+    model.tensors.get("model.layers.1.self_attn.k_proj.weight")!.data[7] = value;
+    saveModelFolder(folder, model);
+    const { tensors } = loadModelFolder(folder);
+    fails("MODEL_FILE", /not finite[\s\S]*model\.layers\.1\.self_attn\.k_proj\.weight, value 7/, () =>
+      tensors.read("model.layers.1.self_attn.k_proj.weight"),
+    );
+    tensors.close();
+  });
+
   test("a missing tensor", () => {
     const { tensors, ...rest } = content();
     const some = new Map(tensors);

@@ -123,4 +123,18 @@ describe("AdamW", () => {
     expect(taken).toBe(0);
     expect([...m, ...v].every((moment) => moment === 0)).toBe(true);
   });
+
+  it("stops where the updated weights are not finite, and leaves those before alone", async () => {
+    const before = initWeights(config, 5);
+    const weights = uploadWeights(device, config, before);
+    const out = device.alloc(before.length, "f32", "out");
+    const optimizer = new AdamW(device, config, { ...options, weightDecay: 3e38 });
+    const grads = uploadWeights(device, config, gradient(6));
+    await expect(optimizer.step({ weights, out, grads, lr: 1000, maxGradNorm: 1 })).rejects.toMatchObject({
+      code: "NOT_FINITE",
+      message: expect.stringMatching(/updated weights are not finite[\s\S]*weightDecay/),
+    });
+    expect(sameBits(await device.readF32(weights.arena), before)).toBe(true);
+    expect((await optimizer.state()).step).toBe(0);
+  });
 });

@@ -78,6 +78,7 @@ function withDefaults(options: DppoOptions): Required<DppoOptions> {
 
 export function formula(options: DppoOptions = {}): string {
   const { divergence, thresholdLow, thresholdHigh, cap } = withDefaults(options);
-  const distance = divergence === "tv" ? "|π - π_prox|" : "KL(π_prox ‖ π) of t or not t";
-  return `M_t sg[min(ρ_t, ${constant(cap)})] A log π(t), M_t = 0 where ${distance} > ${constant(thresholdHigh)} upwards, ${constant(thresholdLow)} downwards`;
+  const distance = divergence === "tv" ? "|π - q|" : "KL(q ‖ π) of t or not t";
+  const [up, down] = [constant(thresholdHigh), constant(thresholdLow)];
+  return `M_t sg[min(ρ_t, ${constant(cap)})] A log π(t), M_t = 0 where A > 0, ρ_t > 1, D > ${up} or A < 0, ρ_t < 1, D > ${down}; D = ${distance}, q = π(t) / ρ_t`;
 }

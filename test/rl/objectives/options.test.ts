@@ -72,8 +72,8 @@ describe("options of objectives", () => {
     expect(gspo.formula()).toContain("clip(s, 0.9997, 1.0004)");
     expect(cispo.formula()).toContain("clip(ρ_t, 0, 5)");
     expect(sapo.formula()).toContain("τ = 1 where A > 0, else 1.05");
-    expect(dppo.formula()).toContain("> 0.15 upwards");
-    expect(dppo.formula({ divergence: "kl", cap: 7 })).toMatch(/min\(ρ_t, 7\).*KL.*> 0.05 upwards/);
+    expect(dppo.formula()).toContain("A > 0, ρ_t > 1, D > 0.15 or A < 0, ρ_t < 1, D > 0.15; D = |π - q|");
+    expect(dppo.formula({ divergence: "kl", cap: 7 })).toMatch(/min\(ρ_t, 7\).*D > 0.05 or.*D = KL/);
     expect(kl.formula({ estimator: "k3", coefficient: 0.01 })).toContain("0.01 (exp(-d_t) - 1 + d_t)");
     expect(entropy.formula({ coefficient: 0.001 })).toBe("0.001 H_t");
   });
