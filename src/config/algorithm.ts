@@ -168,7 +168,8 @@ const trustRegion: Partial<Record<Field, readonly AlgorithmConfig["objective"][]
   thresholdHigh: ["dppo"],
   ratioCap: ["dppo"],
 };
-const ofAdvantage: Partial<Record<Field, readonly AlgorithmConfig["advantage"][]>> = {
+/** Options that an advantage reads, by option. */
+export const ofAdvantage: Partial<Record<Field, readonly AlgorithmConfig["advantage"][]>> = {
   normalizeStd: ["grpo", "gigpo", "gae-turn", "gae-token"],
   gamma: ["gigpo", "gae-turn", "gae-token"],
   lambda: ["gae-turn", "gae-token"],

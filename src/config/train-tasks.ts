@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { isModulePath } from "../env/definition.ts";
 import { needsCritic, needsPeers, ownAdvantages } from "./advantages.ts";
-import type { AlgorithmConfig } from "./algorithm.ts";
+import { type AlgorithmConfig, ofAdvantage } from "./algorithm.ts";
 import { policiesField } from "./cross-policy.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { count, fraction, taskSchema } from "./sections.ts";
@@ -99,6 +99,23 @@ export const trainTasksNoEffect: readonly NoEffectRule<Config>[] = [
     when: ({ mode }) => mode === "sync",
     why: "mode is sync: a batch is all the groups that were drawn for it, however long they take",
   },
+  {
+    path: "algorithm.advantage",
+    when: ({ tasks }) => tasks.every((task) => task.algorithm.advantage !== undefined),
+    why: "every task has an advantage of its own",
+  },
+  ...(["normalizeStd", "gamma", "omega"] as const).map(
+    (field): NoEffectRule<Config> => ({
+      path: `algorithm.${field}`,
+      when: ({ algorithm, tasks }) =>
+        tasks.every(
+          (task) =>
+            task.algorithm[field] !== undefined ||
+            !ofAdvantage[field]!.includes(algorithmOf(algorithm, task).advantage),
+        ),
+      why: "every task has its own, or an advantage that does not read it",
+    }),
+  ),
   ...(["normalizeStd", "gamma", "omega"] as const).map((field): NoEffectRule<Config> => {
     const methods = field === "normalizeStd" ? ["grpo", "gigpo"] : ["gigpo"];
     return {

@@ -49,6 +49,20 @@ describe("without effect", () => {
       "belongs to advantage gigpo",
     ],
     ["algorithm: {advantage: rloo, normalizeStd: true}", "", "", "tasks.0.algorithm.normalizeStd", "grpo, gigpo"],
+    [
+      "algorithm: {advantage: grpo}",
+      "algorithm: {advantage: rloo}",
+      "algorithm: {advantage: gigpo}",
+      "algorithm.advantage",
+      "every task has an advantage of its own",
+    ],
+    [
+      "algorithm: {omega: 3}",
+      "algorithm: {advantage: grpo}",
+      "algorithm: {advantage: gigpo, omega: 2}",
+      "algorithm.omega",
+      "every task has its own",
+    ],
     ["", "", "sampling: {adaptive: {floor: 0.5}}", "sampling.adaptive.floor", "signal is off"],
     ["", null, "sampling: {adaptive: {signal: progress}}", "sampling.adaptive.signal", "there is one task"],
     [
