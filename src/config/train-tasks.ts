@@ -104,25 +104,25 @@ export const trainTasksNoEffect: readonly NoEffectRule<Config>[] = [
     when: ({ tasks }) => tasks.every((task) => task.algorithm.advantage !== undefined),
     why: "every task has an advantage of its own",
   },
-  ...(["normalizeStd", "gamma", "omega"] as const).map(
-    (field): NoEffectRule<Config> => ({
-      path: `algorithm.${field}`,
-      when: ({ algorithm, tasks }) =>
-        tasks.every(
-          (task) =>
-            task.algorithm[field] !== undefined ||
-            !ofAdvantage[field]!.includes(algorithmOf(algorithm, task).advantage),
-        ),
-      why: "every task has its own, or an advantage that does not read it",
-    }),
-  ),
-  ...(["normalizeStd", "gamma", "omega"] as const).map((field): NoEffectRule<Config> => {
-    const methods = field === "normalizeStd" ? ["grpo", "gigpo"] : ["gigpo"];
-    return {
-      path: `tasks.*.algorithm.${field}`,
-      when: ({ algorithm, tasks }, item) => !methods.includes(algorithmOf(algorithm, tasks[item]!).advantage),
-      why: `it belongs to advantage ${methods.join(", ")}`,
-    };
+  ...(["normalizeStd", "gamma", "omega"] as const).flatMap((field): NoEffectRule<Config>[] => {
+    const readers = ofAdvantage[field]!;
+    // A task's own option needs an advantage that a task may have of its own.
+    const own: typeof readers = readers.filter((advantage) => !needsCritic(advantage));
+    return [
+      {
+        path: `algorithm.${field}`,
+        when: ({ algorithm, tasks }) =>
+          tasks.every(
+            (task) => task.algorithm[field] !== undefined || !readers.includes(algorithmOf(algorithm, task).advantage),
+          ),
+        why: "every task has its own, or an advantage that does not read it",
+      },
+      {
+        path: `tasks.*.algorithm.${field}`,
+        when: ({ algorithm, tasks }, item) => !own.includes(algorithmOf(algorithm, tasks[item]!).advantage),
+        why: `it belongs to advantage ${own.join(", ")}`,
+      },
+    ];
   }),
 ];
 
