@@ -18,7 +18,6 @@ import {
   packSequences,
   randomSequence,
   randomWeights,
-  relativeError,
   sameBits,
   type TestSequence,
   testRandom,
@@ -66,13 +65,22 @@ async function run<Sequence extends TestSequence>(
 
 /**
  * Another order of a sum of n terms moves it by at most n * 2^-24 * sum|terms|. Over 400 random batches the largest
- * difference seen was 2e-6 of the tensor's largest gradient, over 1500 with shared prefixes 5e-6.
+ * difference seen was 2e-6 of the tensor's largest gradient, over 1500 with shared prefixes 6e-6. A tensor whose terms
+ * cancel (a query's under attention that is all but even) has gradients far below those terms, and differences that are
+ * larger beside them: what it is measured by then is the largest gradient of all, of which none came to more than 3e-7.
  */
 function expectSameGradients(config: ModelConfig, got: Float32Array, expected: Float32Array): void {
   const reference = unpackTensors(config, expected);
+  const largest = largestOf(expected);
   for (const [name, { data }] of unpackTensors(config, got)) {
-    expect(relativeError(data, reference.get(name)!.data), name).toBeLessThan(2e-5);
+    const { data: other } = reference.get(name)!;
+    const allowed = Math.max(2e-5 * largestOf(other), 2e-6 * largest);
+    expect(largestOf(data.map((value, i) => value - other[i]!)), name).toBeLessThanOrEqual(allowed);
   }
+}
+
+function largestOf(values: Float32Array): number {
+  return values.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0);
 }
 
 const anyBatch = fc
