@@ -3,7 +3,7 @@
  * new weights straight into a free slot of the weight board and publishes them.
  */
 import { dirname } from "node:path";
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, briefly } from "../errors.ts";
 import { decodeTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { Ring } from "../shm/ring.ts";
@@ -50,7 +50,7 @@ function batchOf(numbers: readonly number[]): Trajectory[][] {
   });
 }
 
-async function handle(message: ToLearner): Promise<void> {
+async function handle(message: Exclude<ToLearner, { type: "stop" }>): Promise<void> {
   if (message.type === "setup") {
     setup = message.setup;
     state = await LearnerState.open(setup);
@@ -67,16 +67,13 @@ async function handle(message: ToLearner): Promise<void> {
       trained.add(group);
     }
     books = message.books;
-    if (message.checkpoint) await save();
     send({ type: "trained", groups: message.groups, metrics });
   } else if (message.type === "abandon") {
     groups.delete(message.group);
     trained.add(message.group);
-  } else if (message.type === "checkpoint") {
-    books = message.books;
-    await save();
   } else {
-    process.exit(0);
+    books = message.books;
+    await save(message.final);
   }
 }
 
@@ -97,13 +94,23 @@ async function keepFailure(error: unknown, batch: Trajectory[][]): Promise<never
   });
 }
 
-async function save(): Promise<void> {
-  const folder = await state!.save(books);
-  send({ type: "saved", step: state!.step, folder });
+async function save(final: boolean): Promise<void> {
+  const { step } = state!;
+  try {
+    const folder = await state!.save(books);
+    send({ type: "saved", step, folder, final });
+  } catch (error) {
+    const mayFail = !final && setup!.config.checkpoint.onError === "continue";
+    if (!mayFail || !(error instanceof AgentRLError) || error.code !== "DISK") throw error;
+    send({ type: "checkpointFailed", step, error: briefly(error) });
+  }
 }
 
+/** Messages are dealt with one after another: a checkpoint holds the weights of one step. */
+let turn: Promise<void> = Promise.resolve();
 const send = connectToSupervisor<ToLearner, FromLearner>((message) => {
-  handle(message).catch(fail);
+  if (message.type === "stop") process.exit(0);
+  turn = turn.then(() => handle(message)).catch(fail);
 });
 
 function fail(error: unknown): void {

@@ -62,10 +62,11 @@ export type FromRollout =
 export type ToLearner =
   | { type: "setup"; setup: Setup }
   /** `spares` are used up beside the groups that are trained; `books` are those after the step. */
-  | { type: "train"; groups: number[]; spares: number[]; checkpoint: boolean; books: GroupBooks }
+  | { type: "train"; groups: number[]; spares: number[]; books: GroupBooks }
   /** The group will not be trained: what came of it is forgotten. */
   | { type: "abandon"; group: number }
-  | { type: "checkpoint"; books: GroupBooks }
+  /** Of the step last trained, once its line of metrics is written: no run goes on from a step that has none. */
+  | { type: "checkpoint"; books: GroupBooks; final: boolean }
   | { type: "stop" };
 
 export type FromLearner =
@@ -74,7 +75,9 @@ export type FromLearner =
   /** `reward` is what the sample is trained on. */
   | { type: "received"; group: number; sample: number; reward: number }
   | { type: "trained"; groups: number[]; metrics: StepMetrics }
-  | { type: "saved"; step: number; folder: string }
+  | { type: "saved"; step: number; folder: string; final: boolean }
+  /** The run goes on without, as `checkpoint.onError` says. */
+  | { type: "checkpointFailed"; step: number; error: string }
   | { type: "failed"; message: string; code: string };
 
 /** A set of numbers as ascending inclusive ranges: compact in a checkpoint, exact. */

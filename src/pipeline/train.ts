@@ -7,14 +7,16 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
-import { AgentRLError, oneLine } from "../errors.ts";
+import { AgentRLError, briefly, oneLine } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
 import { assertFitsMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
+import { PatientMetrics } from "../observe/patient-metrics.ts";
 import { ownModule } from "../own-files.ts";
 import { Ring } from "../shm/ring.ts";
+import { removeStaleSegments } from "../shm/segment.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
 import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
 import { type Child, endChild, relayed, startChild } from "./children.ts";
@@ -105,7 +107,7 @@ class Run {
   readonly #options: RunOptions;
   readonly #config: TrainConfig;
   /** Opened once the input is known to be good: a start that fails leaves no run behind. */
-  #sink: MetricsSink | null = null;
+  #sink: MetricsSink | PatientMetrics | null = null;
   #learner: Child<ToLearner, FromLearner> | null = null;
   #coordinator!: Coordinator;
   #setup!: Setup;
@@ -123,7 +125,7 @@ class Run {
   #fail!: (error: unknown) => void;
   #abandonedGroups = 0;
   #lastCheckpoint: { step: number; folder: string } | null = null;
-  /** Lines of metrics.jsonl that wait for their step's evaluation, by step. */
+  /** Lines of metrics.jsonl whose step is being evaluated, by step. */
   readonly #evaluating = new Map<number, RunStep>();
   #totals = { sampledTokens: 0, mismatch: 0, mismatchTokens: 0, maxLag: 0 };
 
@@ -157,7 +159,7 @@ class Run {
     this.#startLearner();
     this.#watchdog = setInterval(() => this.#watch(), 1_000);
     const { signal } = this.#options;
-    const stop = () => this.#stop();
+    const stop = () => this.#guard(() => this.#stop());
     signal?.addEventListener("abort", stop, { once: true });
     if (signal?.aborted) stop();
     this.#fleet().start(config.rollout.processes);
@@ -171,6 +173,7 @@ class Run {
   /** Everything that can be wrong with the input is found here, before a process starts. */
   async #prepare(): Promise<void> {
     const { config, yaml, out, resume = false } = this.#options;
+    removeStale((message) => this.#emit({ type: "notice", message }));
     const checkpoints = join(out, "checkpoints");
     const from = resume ? latestCheckpoint(checkpoints) : null;
     const checkpoint = from === null ? null : readCheckpoint(from);
@@ -205,7 +208,9 @@ class Run {
       trained: fromRanges(trainedGroups),
       ...(sampling && { sampling }),
     });
-    this.#sink = new MetricsSink(join(out, "metrics.jsonl"));
+    const sink = new MetricsSink(join(out, "metrics.jsonl"));
+    const notice = (message: string) => this.#emit({ type: "notice", message });
+    this.#sink = config.checkpoint.onError === "continue" ? new PatientMetrics(sink, notice) : sink;
     writeFileSync(join(out, "config.yaml"), yaml);
 
     const id = `${process.pid}-${randomBytes(4).toString("hex")}`;
@@ -312,7 +317,9 @@ class Run {
     } else if (message.type === "saved") {
       this.#lastCheckpoint = { step: message.step, folder: message.folder };
       this.#emit({ type: "checkpoint", step: message.step, folder: message.folder });
-      if ((this.#stopRequested && !this.#training) || this.#coordinator.finished) this.#done();
+      if (message.final) this.#done();
+    } else if (message.type === "checkpointFailed") {
+      this.#checkpointFailed(message.step, message.error);
     } else if (message.type === "ready") {
       if (this.#coordinator.finished) this.#finalCheckpoint();
       else if (this.#stopRequested) this.#finalCheckpoint();
@@ -343,20 +350,43 @@ class Run {
     totals.mismatch = Math.max(totals.mismatch, metrics.mismatch ?? 0);
     totals.maxLag = Math.max(totals.maxLag, metrics.maxLag);
 
+    this.#sink!.write(line);
     const { every } = this.#config.evaluation;
     if (every > 0 && metrics.step % every === 0) {
-      // The line is written when its evaluation is in, so that one line holds all that is known of a step.
+      // The line is written again when its evaluation is in: the later line of a step counts.
       this.#evaluating.set(metrics.step, line);
       this.#rollouts!.evaluate(metrics.step);
-    } else {
-      this.#sink!.write(line);
     }
     this.#emit({ type: "step", metrics: line });
     if (this.#coordinator.finished || this.#stopRequested) this.#finalCheckpoint();
     else {
+      this.#checkpointIfDue();
       this.#leaseAll();
       this.#advance();
     }
+  }
+
+  /** After the step's line of metrics, so that a run never goes on from a step whose line a crash kept from the file. */
+  #checkpointIfDue(): void {
+    const { every } = this.#config.checkpoint;
+    if (every === 0 || this.#coordinator.version % every !== 0) return;
+    const error = this.#unwritten();
+    if (error !== null) {
+      this.#checkpointFailed(this.#coordinator.version, briefly(error));
+      return;
+    }
+    this.#learner!.send({ type: "checkpoint", books: this.#books(), final: false });
+  }
+
+  /** Why lines of metrics wait, if they do. */
+  #unwritten(): AgentRLError | null {
+    return this.#sink instanceof PatientMetrics ? this.#sink.drain() : null;
+  }
+
+  #checkpointFailed(step: number, error: string): void {
+    const previous = latestCheckpoint(this.#setup.checkpoints) ?? "no earlier one";
+    const message = `step ${step}: the checkpoint could not be written (${error}); the run goes on and keeps ${previous}`;
+    this.#emit({ type: "notice", message });
   }
 
   #evaluated(step: number, reports: EvalReport[]): void {
@@ -388,11 +418,8 @@ class Run {
     const batch = this.#coordinator.nextBatch();
     if (batch === null) return;
     this.#training = true;
-    const { every } = this.#config.checkpoint;
-    const step = this.#coordinator.version + 1;
-    const checkpoint = every > 0 && step % every === 0 && step < this.#config.steps;
     const books = this.#books([...batch.groups, ...batch.spares]);
-    this.#learner!.send({ type: "train", ...batch, checkpoint, books });
+    this.#learner!.send({ type: "train", ...batch, books });
   }
 
   /** For a checkpoint after a step that uses up `more` groups. */
@@ -416,7 +443,9 @@ class Run {
   #finalCheckpoint(): void {
     // A run that ends with an evaluation under way waits for it.
     if (this.#evaluating.size > 0 && this.#coordinator.finished && !this.#stopRequested) return;
-    this.#learner!.send({ type: "checkpoint", books: this.#books() });
+    const error = this.#unwritten();
+    if (error !== null) throw error;
+    this.#learner!.send({ type: "checkpoint", books: this.#books(), final: true });
   }
 
   #done(): void {
@@ -488,10 +517,14 @@ class Run {
     this.#ring?.unlink();
     this.#board?.close();
     this.#board?.unlink();
-    // Evaluations that a stop cut off: their steps are not lost.
-    for (const line of this.#evaluating.values()) this.#sink!.write(line);
     this.#sink?.close();
   }
+}
+
+/** A supervisor that was killed could not remove its shared memory; whoever starts next does. */
+function removeStale(notice: (message: string) => void): void {
+  const removed = removeStaleSegments();
+  if (removed.length > 0) notice(`removed the shared memory of runs that were killed: ${removed.join(", ")}`);
 }
 
 function entry(name: "learner" | "rollout"): URL {
