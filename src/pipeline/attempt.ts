@@ -178,6 +178,10 @@ export class Attempt {
       this.#log.checkpoint(message.step, message.folder);
       this.#saving--;
       if (this.#closing && this.#saving === 0) this.#settle();
+    } else if (message.type === "checkpointFailed") {
+      this.#saving--;
+      this.#options.faults.checkpointFailures++;
+      this.#log.notice(`the run goes on without a checkpoint of step ${message.step}: ${oneLine(message.error)}`);
     } else if (message.type === "ready") {
       this.#ready = true;
       if (this.#ends) this.#finalCheckpoint();
@@ -207,7 +211,7 @@ export class Attempt {
     }
     if (checkpointEvery > 0 && metrics.step % checkpointEvery === 0) {
       this.#saving++;
-      this.#learner.send({ type: "checkpoint", books: this.#books() });
+      this.#learner.send({ type: "checkpoint", books: this.#books(), final: false });
     }
     this.#goOn();
   }
@@ -285,7 +289,7 @@ export class Attempt {
     if (evaluating && this.#coordinator.finished && !this.#stopRequested && this.#failure === null) return;
     this.#closing = true;
     this.#saving++;
-    this.#learner.send({ type: "checkpoint", books: this.#books() });
+    this.#learner.send({ type: "checkpoint", books: this.#books(), final: true });
   }
 
   #settle(): void {

@@ -4,7 +4,7 @@
  */
 import type { Environment, Session, StepResult } from "../env/environment.ts";
 import { AgentRLError, oneLine } from "../errors.ts";
-import { realClock, within } from "./clock.ts";
+import { type Clock, realClock, within } from "./clock.ts";
 
 /** Milliseconds for a start or a step of an environment that sets itself no deadline. */
 const unboundedMs = 60_000;
@@ -23,8 +23,13 @@ export function deadlineOf({ stepTimeoutMs = 0 }: Environment): number {
 class EnvironmentTimeout extends AgentRLError {}
 
 /** Rejects with AgentRLError "ENVIRONMENT" after `ms`: an environment that hangs must not hang the run. */
-export async function withDeadline<T>(work: Promise<T>, ms: number, what: string): Promise<T> {
-  return await within(realClock, ms, work, () => {
+export async function withDeadline<T>(
+  work: Promise<T>,
+  ms: number,
+  what: string,
+  clock: Clock = realClock,
+): Promise<T> {
+  return await within(clock, ms, work, () => {
     const expected = `an answer within ${ms} ms`;
     return new EnvironmentTimeout("ENVIRONMENT", `${what} did not answer in time`, { expected });
   });
@@ -39,10 +44,11 @@ export async function startSession(
   split: string,
   index: number,
   seed: number,
+  clock: Clock = realClock,
 ): Promise<Session> {
   const opening = environment.start(split, index, seed);
   try {
-    return await withDeadline(opening, deadlineOf(environment), `${environment.name} start`);
+    return await withDeadline(opening, deadlineOf(environment), `${environment.name} start`, clock);
   } catch (error) {
     opening.then(
       (late) => late.close(),
@@ -53,8 +59,12 @@ export async function startSession(
 }
 
 /** Within the deadline too. What it fails in changes nothing: the episode is over. */
-export async function closeSession(session: Session, environment: Environment): Promise<void> {
-  await withDeadline(session.close(), deadlineOf(environment), `${environment.name} close`).catch(() => {});
+export async function closeSession(
+  session: Session,
+  environment: Environment,
+  clock: Clock = realClock,
+): Promise<void> {
+  await withDeadline(session.close(), deadlineOf(environment), `${environment.name} close`, clock).catch(() => {});
 }
 
 /** Whether it is a fault of the environment, for which the sample is played anew; all else is a bug or a broken machine. */
@@ -66,13 +76,24 @@ export function isTimeout(error: unknown): boolean {
   return error instanceof EnvironmentTimeout;
 }
 
-/** @throws AgentRLError ENVIRONMENT, with what it said, when the step ended the episode by a fault of the environment. */
-export function assertNoFault({ endReason, messages }: StepResult, where: string): void {
-  if (endReason !== "env error" && endReason !== "timeout") return;
-  const said = messages.at(-1)?.content;
-  const Fault = endReason === "timeout" ? EnvironmentTimeout : AgentRLError;
-  throw new Fault("ENVIRONMENT", `The environment ended an episode with '${endReason}'`, {
-    where,
-    ...(said !== undefined && { got: oneLine(said) }),
-  });
+/**
+ * @throws AgentRLError ENVIRONMENT, with what it said, when the step ended the episode by a fault of the environment, or
+ * gave a reward that is no number.
+ */
+export function assertNoFault({ endReason, messages, reward }: StepResult, where: string): void {
+  if (endReason === "env error" || endReason === "timeout") {
+    const said = messages.at(-1)?.content;
+    const Fault = endReason === "timeout" ? EnvironmentTimeout : AgentRLError;
+    throw new Fault("ENVIRONMENT", `The environment ended an episode with '${endReason}'`, {
+      where,
+      ...(said !== undefined && { got: oneLine(said) }),
+    });
+  }
+  if (!Number.isFinite(reward)) {
+    throw new AgentRLError("ENVIRONMENT", "The environment gave a reward that is no number", {
+      where,
+      got: String(reward),
+      expected: "a finite number",
+    });
+  }
 }

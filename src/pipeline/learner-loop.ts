@@ -27,6 +27,7 @@ export class LearnerLoop<T extends Sample> {
   readonly #send: (message: FromLearner) => void;
   readonly #onFailedStep: (error: unknown, batch: T[][], books: GroupBooks) => Promise<never>;
   readonly #groups = new Map<number, Map<number, T>>();
+  readonly #goOnWithoutCheckpoint: boolean;
   readonly #used: Set<number>;
   #queue: Promise<void> = Promise.resolve();
   /** Rises with every message that has been dealt with. */
@@ -37,11 +38,14 @@ export class LearnerLoop<T extends Sample> {
   constructor(options: {
     trainer: Trainer<T>;
     send: (message: FromLearner) => void;
+    /** A checkpoint that the disk does not take, unless it is the last, is told and left out. @default it is an error */
+    goOnWithoutCheckpoint?: boolean;
     /** A step that threw; ends in an error. @default throws it on */
     onFailedStep?: (error: unknown, batch: T[][], books: GroupBooks) => Promise<never>;
   }) {
     this.#trainer = options.trainer;
     this.#send = options.send;
+    this.#goOnWithoutCheckpoint = options.goOnWithoutCheckpoint ?? false;
     this.#onFailedStep = options.onFailedStep ?? ((error) => Promise.reject(error));
     const { step, books } = this.#trainer;
     this.#used = new Set(fromRanges(books.trainedGroups));
@@ -75,7 +79,7 @@ export class LearnerLoop<T extends Sample> {
   async #handle(message: Exclude<ToLearner, { type: "setup" | "stop" }>): Promise<void> {
     if (message.type === "train") await this.#train(message);
     else if (message.type === "abandon") this.#forget(message.group);
-    else await this.#save(message.books);
+    else await this.#save(message);
     this.doing = "waits for messages";
     this.handled++;
   }
@@ -106,9 +110,16 @@ export class LearnerLoop<T extends Sample> {
     });
   }
 
-  async #save(books: GroupBooks): Promise<void> {
-    this.doing = `writes the checkpoint of step ${this.#trainer.step}`;
-    const folder = await this.#trainer.save(books);
-    this.#send({ type: "saved", step: this.#trainer.step, folder });
+  async #save({ books, final }: Extract<ToLearner, { type: "checkpoint" }>): Promise<void> {
+    const { step } = this.#trainer;
+    this.doing = `writes the checkpoint of step ${step}`;
+    try {
+      const folder = await this.#trainer.save(books);
+      this.#send({ type: "saved", step, folder });
+    } catch (error) {
+      const disk = error instanceof AgentRLError && error.code === "DISK";
+      if (!disk || final || !this.#goOnWithoutCheckpoint) throw error;
+      this.#send({ type: "checkpointFailed", step, error: error.message });
+    }
   }
 }

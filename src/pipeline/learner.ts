@@ -4,15 +4,15 @@
  */
 import { dirname } from "node:path";
 import { AgentRLError } from "../errors.ts";
-import { decodeTrajectory, NoTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import { CorruptRecord, Ring } from "../shm/ring.ts";
+import { Ring } from "../shm/ring.ts";
 import { connectToSupervisor } from "./children.ts";
 import { every, realClock } from "./clock.ts";
+import { collect } from "./collect.ts";
 import { writeFailedBatch } from "./failed-batch.ts";
 import { LearnerLoop } from "./learner-loop.ts";
 import { LearnerState } from "./learner-state.ts";
-import { type FromLearner, type GroupBooks, type Setup, type ToLearner, toRanges } from "./messages.ts";
+import { type FromLearner, type GroupBooks, type Setup, type ToLearner } from "./messages.ts";
 
 const pulseMs = 1_000;
 
@@ -23,43 +23,23 @@ async function begin(setup: Setup): Promise<void> {
   const begun = new LearnerLoop<Trajectory>({
     trainer: state,
     send,
+    goOnWithoutCheckpoint: setup.config.checkpoint.onError === "continue",
     onFailedStep: (error, batch, books) => keepFailure(error, { setup, state, batch, books }),
   });
   loop = begun;
-  collect(Ring.open(setup.ring), begun).catch(fail);
+  const ring = Ring.open(setup.ring);
+  collect({
+    // Read in place: decoding copies the arrays out before the record is acknowledged.
+    pop: () => ring.pop({ timeoutMs: 1_000, inPlace: true }),
+    into: begun,
+    corrupt: (error) => {
+      console.error(error.message);
+      send({ type: "ignored", fault: "corruptRecords" });
+    },
+  }).catch(fail);
   every(realClock, pulseMs, () => {
     send({ type: "pulse", progress: begun.handled + state.passes, doing: begun.doing });
   });
-}
-
-/** Drains the ring for as long as the run lasts. */
-async function collect(ring: Ring, into: LearnerLoop<Trajectory>): Promise<void> {
-  for (;;) {
-    // Read in place: decoding copies the arrays out before the record is acknowledged.
-    const record = await ring.pop({ timeoutMs: 1_000, inPlace: true }).catch(corrupt);
-    if (record === null) return;
-    if (record === undefined) continue;
-    const bytes = record.bytes.byteLength;
-    const trajectory = decoded(record.bytes);
-    record.ack();
-    if (trajectory !== null) into.accept(trajectory, bytes);
-  }
-}
-
-function decoded(bytes: Uint8Array): Trajectory | null {
-  try {
-    return decodeTrajectory(bytes);
-  } catch (error) {
-    corrupt(error);
-    return null;
-  }
-}
-
-/** The supervisor finds the sample missing when its group ends, and has it played anew. @throws any other error. */
-function corrupt(error: unknown): undefined {
-  if (!(error instanceof CorruptRecord || error instanceof NoTrajectory)) throw error;
-  console.error(error.message);
-  send({ type: "ignored", fault: "corruptRecords" });
 }
 
 /** Keeps the last good weights, and the batch for `agentrl replay`. @throws the error, with where they are. */

@@ -86,8 +86,8 @@ export type ToLearner =
   | { type: "train"; groups: number[]; spares: number[]; books: GroupBooks }
   /** The group will not be trained: what came of it is forgotten. */
   | { type: "abandon"; group: number }
-  /** Of the steps that are done. */
-  | { type: "checkpoint"; books: GroupBooks }
+  /** Of the steps that are done. A `final` one that cannot be written is always an error. */
+  | { type: "checkpoint"; books: GroupBooks; final: boolean }
   | { type: "stop" };
 
 export type FromLearner =
@@ -100,6 +100,8 @@ export type FromLearner =
   | { type: "ignored"; fault: "duplicateSamples" | "lateSamples" | "corruptRecords" }
   | { type: "trained"; groups: number[]; metrics: StepMetrics }
   | { type: "saved"; step: number; folder: string }
+  /** The disk did not take it; the run goes on. */
+  | { type: "checkpointFailed"; step: number; error: string }
   | { type: "failed"; message: string; code: string };
 
 /** A set of numbers as ascending inclusive ranges: compact in a checkpoint, exact. */
