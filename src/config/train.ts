@@ -90,6 +90,12 @@ const checkpointSchema = z
   .strictObject({
     every: z.int().min(0).default(10).describe("Steps between checkpoints; 0 = only at the end."),
     keep: count().default(2).describe("Newest checkpoints kept on disk."),
+    onError: z
+      .enum(["stop", "continue"])
+      .default("stop")
+      .describe(
+        "When a checkpoint cannot be written, on a full disk say. stop: the run ends with the cause. continue: it says so, keeps the previous checkpoint and goes on to the next one; lines of metrics wait in memory for room. The last checkpoint of a run must be written either way.",
+      ),
   })
   .describe("Checkpoints.");
 
@@ -183,6 +189,11 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
     path: "checkpoint.keep",
     when: (c) => c.checkpoint.every === 0,
     why: "checkpoint.every is 0: there is only the final checkpoint",
+  },
+  {
+    path: "checkpoint.onError",
+    when: (c) => c.checkpoint.every === 0,
+    why: "checkpoint.every is 0: there is only the final checkpoint, which must be written",
   },
   ...(["evaluation.episodes", "evaluation.split", "evaluation.temperature", "evaluation.panels"] as const).map(
     (path) => ({

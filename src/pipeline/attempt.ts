@@ -2,7 +2,7 @@
  * One life of a run's learner: from a checkpoint, or from the beginning, to the end of the run or of that process. Feeds the
  * coordinator with what the processes say, gives them work, and looks whether they move.
  */
-import { AgentRLError, type ErrorCode, oneLine } from "../errors.ts";
+import { AgentRLError, briefly, type ErrorCode, oneLine } from "../errors.ts";
 import { type Child, type ChildEnd, endChild, relayed } from "./children.ts";
 import { type Clock, every, type Timer } from "./clock.ts";
 import type { Coordinator } from "./coordinator.ts";
@@ -10,7 +10,7 @@ import { addFaults, type FaultCounts } from "./faults.ts";
 import { Liveness } from "./liveness.ts";
 import { type FromLearner, type FromRollout, type GroupBooks, type ToLearner, toRanges } from "./messages.ts";
 import { RolloutFleet } from "./rollout-fleet.ts";
-import type { AttemptHost } from "./run-host.ts";
+import type { AttemptHost, SavedBooks } from "./run-host.ts";
 import type { RunLog } from "./run-log.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 
@@ -39,6 +39,8 @@ export interface AttemptOptions {
   clock: Clock;
   coordinator: Coordinator;
   log: RunLog;
+  /** The newest checkpoint. */
+  latest(): SavedBooks | null;
   /** Counts what goes wrong; those of the rollout processes are added when they are asked for. */
   faults: FaultCounts;
   processes: number;
@@ -180,8 +182,7 @@ export class Attempt {
       if (this.#closing && this.#saving === 0) this.#settle();
     } else if (message.type === "checkpointFailed") {
       this.#saving--;
-      this.#options.faults.checkpointFailures++;
-      this.#log.notice(`the run goes on without a checkpoint of step ${message.step}: ${oneLine(message.error)}`);
+      this.#checkpointFailed(message.step, message.error);
     } else if (message.type === "ready") {
       this.#ready = true;
       if (this.#ends) this.#finalCheckpoint();
@@ -191,7 +192,7 @@ export class Attempt {
   }
 
   #trained(groups: number[], metrics: StepMetrics): void {
-    const { faults, checkpointEvery, evaluateEvery, tasks } = this.#options;
+    const { faults, evaluateEvery, tasks } = this.#options;
     this.#training = false;
     this.#coordinator.trained(groups);
     const { shares, bufferBytes } = this.#coordinator;
@@ -209,11 +210,30 @@ export class Attempt {
       this.#finalCheckpoint();
       return;
     }
-    if (checkpointEvery > 0 && metrics.step % checkpointEvery === 0) {
-      this.#saving++;
-      this.#learner.send({ type: "checkpoint", books: this.#books(), final: false });
-    }
+    this.#checkpointIfDue();
     this.#goOn();
+  }
+
+  #checkpointIfDue(): void {
+    const { checkpointEvery } = this.#options;
+    const { version } = this.#coordinator;
+    if (checkpointEvery === 0 || version % checkpointEvery !== 0) return;
+    const error = this.#log.unwritten();
+    if (error !== null) {
+      this.#checkpointFailed(version, briefly(error));
+      return;
+    }
+    this.#saving++;
+    this.#learner.send({ type: "checkpoint", books: this.#books(), final: false });
+  }
+
+  #checkpointFailed(step: number, error: string): void {
+    const { faults, latest } = this.#options;
+    faults.checkpointFailures++;
+    const previous = latest()?.folder ?? "no earlier one";
+    this.#log.notice(
+      `step ${step}: the checkpoint could not be written (${error}); the run goes on and keeps ${previous}`,
+    );
   }
 
   /** A group that the environment cannot play costs that group; an environment that plays none ends the run. */
@@ -287,6 +307,11 @@ export class Attempt {
     // A run that ends with an evaluation under way waits for it.
     const evaluating = !this.#log.evaluating.next().done;
     if (evaluating && this.#coordinator.finished && !this.#stopRequested && this.#failure === null) return;
+    const error = this.#log.unwritten();
+    if (error !== null) {
+      this.#fail(error);
+      return;
+    }
     this.#closing = true;
     this.#saving++;
     this.#learner.send({ type: "checkpoint", books: this.#books(), final: true });

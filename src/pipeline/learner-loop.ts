@@ -2,7 +2,7 @@
  * What a learner process makes of records and messages, whatever trains: samples are kept by group until the supervisor
  * names their batch, the first copy of each counts. The simulator runs this same code over a model of training.
  */
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, briefly } from "../errors.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { type FromLearner, fromRanges, type GroupBooks, type ToLearner } from "./messages.ts";
 import type { StepMetrics } from "./step-metrics.ts";
@@ -117,9 +117,9 @@ export class LearnerLoop<T extends Sample> {
       const folder = await this.#trainer.save(books);
       this.#send({ type: "saved", step, folder });
     } catch (error) {
-      const disk = error instanceof AgentRLError && error.code === "DISK";
-      if (!disk || final || !this.#goOnWithoutCheckpoint) throw error;
-      this.#send({ type: "checkpointFailed", step, error: error.message });
+      const mayFail = this.#goOnWithoutCheckpoint && !final;
+      if (!mayFail || !(error instanceof AgentRLError) || error.code !== "DISK") throw error;
+      this.#send({ type: "checkpointFailed", step, error: briefly(error) });
     }
   }
 }

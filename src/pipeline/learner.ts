@@ -12,7 +12,7 @@ import { collect } from "./collect.ts";
 import { writeFailedBatch } from "./failed-batch.ts";
 import { LearnerLoop } from "./learner-loop.ts";
 import { LearnerState } from "./learner-state.ts";
-import { type FromLearner, type GroupBooks, type Setup, type ToLearner } from "./messages.ts";
+import type { FromLearner, GroupBooks, Setup, ToLearner } from "./messages.ts";
 
 const pulseMs = 1_000;
 

@@ -86,7 +86,10 @@ export type ToLearner =
   | { type: "train"; groups: number[]; spares: number[]; books: GroupBooks }
   /** The group will not be trained: what came of it is forgotten. */
   | { type: "abandon"; group: number }
-  /** Of the steps that are done. A `final` one that cannot be written is always an error. */
+  /**
+   * Of the step last trained, once its line of metrics is written: no run goes on from a step that has none. A `final` one
+   * that cannot be written is always an error.
+   */
   | { type: "checkpoint"; books: GroupBooks; final: boolean }
   | { type: "stop" };
 

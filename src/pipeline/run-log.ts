@@ -1,5 +1,6 @@
 /** What a run tells of itself: lines of metrics.jsonl, events, and the sums of its summary. */
 import type { EvalReport } from "../env/report.ts";
+import type { AgentRLError } from "../errors.ts";
 import type { RunEvent } from "../observe/events.ts";
 import type { Clock } from "./clock.ts";
 import type { FaultCounts } from "./faults.ts";
@@ -25,9 +26,15 @@ export interface RunStep extends StepMetrics {
 /** What the supervisor adds to a step's metrics. */
 export type StepContext = Pick<RunStep, "samplingWeights" | "abortedTokens" | "bufferBytes" | "faults">;
 
+export interface LineSink {
+  write(line: object): void;
+  /** Where lines may wait for room on the disk: why they still do, or null. */
+  drain?(): AgentRLError | null;
+}
+
 export class RunLog {
   readonly #clock: Clock;
-  readonly #sink: { write(line: object): void };
+  readonly #sink: LineSink;
   readonly #emit: (event: RunEvent) => void;
   readonly #startedAt: number;
   #lastStepAt: number;
@@ -35,7 +42,7 @@ export class RunLog {
   readonly #evaluating = new Map<number, RunStep>();
   readonly totals = { sampledTokens: 0, mismatch: 0, mismatchTokens: 0, maxLag: 0 };
 
-  constructor(options: { clock: Clock; sink: { write(line: object): void }; emit: (event: RunEvent) => void }) {
+  constructor(options: { clock: Clock; sink: LineSink; emit: (event: RunEvent) => void }) {
     this.#clock = options.clock;
     this.#sink = options.sink;
     this.#emit = options.emit;
@@ -86,6 +93,11 @@ export class RunLog {
     this.#sink.write({ ...line, evaluation: reports });
     this.#evaluating.delete(step);
     this.#emit({ type: "evaluated", step, reports });
+  }
+
+  /** Why lines of steps are not in the file yet, if they are not. */
+  unwritten(): AgentRLError | null {
+    return this.#sink.drain?.() ?? null;
   }
 
   /** Evaluations that are under way will not come to an end. */

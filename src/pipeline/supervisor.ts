@@ -43,7 +43,14 @@ export async function supervise(options: SuperviseOptions): Promise<RunEnd> {
   for (;;) {
     const coordinator = options.coordinator(from);
     furthest = Math.max(furthest, coordinator.version);
-    const attempt = new Attempt({ ...options, host: host.open(from), clock: host.clock, coordinator, faults });
+    const attempt = new Attempt({
+      ...options,
+      host: host.open(from),
+      latest: () => host.latest(),
+      clock: host.clock,
+      coordinator,
+      faults,
+    });
     const stop = () => {
       log.notice("stopping after the step in progress, with a checkpoint");
       attempt.stop();

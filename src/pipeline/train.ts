@@ -9,7 +9,9 @@ import { modelFingerprint } from "../model/fingerprint.ts";
 import { assertFitsMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
+import { PatientMetrics } from "../observe/patient-metrics.ts";
 import { type SamplerTask, TaskSampler } from "../rl/sampler.ts";
+import { removeStaleSegments } from "../shm/segment.ts";
 import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
 import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
@@ -69,11 +71,14 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
       hint: "choose another --out, or go on with --resume",
     });
   }
+  const emit = (event: RunEvent) => onEvent?.(event);
+  const notice = (message: string) => emit({ type: "notice", message });
+  removeStale(notice);
   mkdirSync(checkpointsOf(out), { recursive: true });
   const { plan, setup, samplerTasks, deadlineMs } = await prepare(options);
   const host = new ProcessHost(setup, plan);
-  const emit = (event: RunEvent) => onEvent?.(event);
-  const sink = new MetricsSink(join(out, "metrics.jsonl"));
+  const file = new MetricsSink(join(out, "metrics.jsonl"));
+  const sink = config.checkpoint.onError === "continue" ? new PatientMetrics(file, notice) : file;
   try {
     const step = (resume ? host.latest() : null)?.state.step ?? 0;
     writeFileSync(join(out, "config.yaml"), yaml);
@@ -99,6 +104,12 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
   } finally {
     sink.close();
   }
+}
+
+/** A supervisor that was killed could not remove its shared memory; whoever starts next does. */
+function removeStale(notice: (message: string) => void): void {
+  const removed = removeStaleSegments();
+  if (removed.length > 0) notice(`removed the shared memory of runs that were killed: ${removed.join(", ")}`);
 }
 
 /** Everything that can be wrong with the input is found here, before a process starts. */
