@@ -1,6 +1,6 @@
 /** An environment that takes its time, and fails in every way that environments do. */
 import type { Environment, Session, StepResult } from "../env/environment.ts";
-import { Rng } from "../env/rng.ts";
+import type { Rng } from "../env/rng.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Clock, sleep } from "../pipeline/clock.ts";
 import { mix32 } from "../rl/sampler.ts";

@@ -1,5 +1,5 @@
 /** How long things take in a simulation: models of an engine, a learner, a disk and environments. */
-import { Rng } from "../env/rng.ts";
+import type { Rng } from "../env/rng.ts";
 
 export interface Timing {
   /** Milliseconds of an environment's answer: log-normal. */
