@@ -4,6 +4,7 @@
  */
 import { dirname } from "node:path";
 import { AgentRLError } from "../errors.ts";
+import { sampledCount } from "../rl/batch.ts";
 import { decodeTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { Ring } from "../shm/ring.ts";
@@ -36,7 +37,8 @@ async function collect({ ring: name }: Setup): Promise<void> {
       groups.set(group, samples);
     }
     record.ack();
-    send({ type: "received", group, sample, reward: state!.rewardOf(trajectory) });
+    const tokens = sampledCount(trajectory);
+    send({ type: "received", group, sample, reward: state!.rewardOf(trajectory), tokens });
   }
 }
 

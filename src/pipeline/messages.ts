@@ -56,7 +56,18 @@ export type FromRollout =
   /** The environment failed a sample of the group in every try: the group has ended without. */
   | { type: "faulted"; group: number; index: number; error: string }
   | { type: "evaluated"; step: number; reports: EvalReport[] }
-  | { type: "stats"; abortedTokens: number; sampledTokens: number; rows: number; retries: number; engineSteps: number }
+  | {
+      type: "stats";
+      abortedTokens: number;
+      sampledTokens: number;
+      rows: number;
+      /** Of these, rows that had been computed under older weights. */
+      recomputedRows: number;
+      /** Versions of the weights that were found to be the learner's. */
+      weightsVerified: number;
+      retries: number;
+      engineSteps: number;
+    }
   | { type: "failed"; message: string; code: string };
 
 export type ToLearner =
@@ -71,8 +82,8 @@ export type ToLearner =
 export type FromLearner =
   | { type: "started" }
   | { type: "ready"; step: number; trainedGroups: [number, number][] }
-  /** `reward` is what the sample is trained on. */
-  | { type: "received"; group: number; sample: number; reward: number }
+  /** `reward` is what the sample is trained on, `tokens` those that were sampled. */
+  | { type: "received"; group: number; sample: number; reward: number; tokens: number }
   | { type: "trained"; groups: number[]; metrics: StepMetrics }
   | { type: "saved"; step: number; folder: string }
   | { type: "failed"; message: string; code: string };

@@ -22,6 +22,7 @@ import { conversationsOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
+import { WeightCheck } from "./weight-check.ts";
 
 /** Tries for a sample, or for a group's first messages, before the group is given up. */
 const maxTries = 5;
@@ -35,6 +36,7 @@ class RolloutProcess {
   readonly #engine: Engine;
   readonly #pool: PolicyPool;
   readonly #ring: Ring;
+  readonly #check: WeightCheck;
   #retries = 0;
 
   private constructor(parts: {
@@ -45,6 +47,7 @@ class RolloutProcess {
     engine: Engine;
     pool: PolicyPool;
     ring: Ring;
+    check: WeightCheck;
   }) {
     this.#setup = parts.setup;
     this.#send = parts.send;
@@ -53,6 +56,7 @@ class RolloutProcess {
     this.#engine = parts.engine;
     this.#pool = parts.pool;
     this.#ring = parts.ring;
+    this.#check = parts.check;
   }
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
@@ -63,16 +67,18 @@ class RolloutProcess {
     const environments = await Promise.all(config.tasks.map(openEnvironment));
     const ring = Ring.open(setup.ring);
     const { board, firstVersion: first } = setup;
-    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000 });
+    const check = new WeightCheck();
+    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000, check });
     const engine = new Engine({
       device,
       config: modelConfig,
       weights,
       maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
+      kvOnUpdate: config.rollout.kvOnUpdate,
     });
-    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board });
-    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring });
+    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board, check });
+    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring, check });
   }
 
   get places(): number {
@@ -227,13 +233,15 @@ class RolloutProcess {
 
   #report(): void {
     const engines = [this.#engine.stats, ...this.#pool.stats];
-    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "steps") =>
+    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "recomputedRows" | "steps") =>
       engines.reduce((total, stats) => total + stats[of], 0);
     this.#send({
       type: "stats",
       abortedTokens: sum("abortedTokens"),
       sampledTokens: sum("sampledTokens"),
       rows: sum("rows"),
+      recomputedRows: sum("recomputedRows"),
+      weightsVerified: this.#check.verified,
       retries: this.#retries,
       engineSteps: sum("steps"),
     });

@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { overdueOf } from "../config/staleness.ts";
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError, oneLine } from "../errors.ts";
@@ -56,6 +57,9 @@ export interface RunStep extends StepMetrics {
   environmentRetries: number;
   /** Groups given up so far, since the environment failed a sample in every try; others were played instead. */
   abandonedGroups: number;
+  /** Groups thrown away so far as too old, and the sampled tokens of theirs that had reached the learner. */
+  droppedGroups: number;
+  droppedTokens: number;
   rolloutRestarts: number;
   /** Present on steps that were evaluated. */
   evaluation?: EvalReport[];
@@ -197,6 +201,7 @@ class Run {
       groupSize: config.rollout.groupSize,
       groupsPerStep: config.rollout.groupsPerStep,
       maxLag: maxLagOf(config),
+      overdue: overdueOf(config),
       steps: config.steps,
       maxFactor: config.algorithm.filters.dynamicSampling.maxFactor,
       ...(minShares.some((share) => share > 0) && { minShares }),
@@ -302,7 +307,7 @@ class Run {
   #fromLearner(message: FromLearner): void {
     this.#progress();
     if (message.type === "received") {
-      this.#coordinator.received(message.group, message.sample, message.reward);
+      this.#coordinator.received(message.group, message.sample, message.reward, message.tokens);
       this.#rollouts?.delivered();
       // A group of equal rewards may make room for another.
       this.#leaseAll();
@@ -334,6 +339,8 @@ class Run {
       abortedTokens,
       environmentRetries: retries,
       abandonedGroups: this.#abandonedGroups,
+      droppedGroups: this.#coordinator.dropped.groups,
+      droppedTokens: this.#coordinator.dropped.tokens,
       rolloutRestarts: this.#rollouts!.restarts,
     };
     this.#lastStepAt = now;
@@ -391,8 +398,12 @@ class Run {
     const { every } = this.#config.checkpoint;
     const step = this.#coordinator.version + 1;
     const checkpoint = every > 0 && step % every === 0 && step < this.#config.steps;
-    const books = this.#books([...batch.groups, ...batch.spares]);
-    this.#learner!.send({ type: "train", ...batch, checkpoint, books });
+    const { groups, spares, dropped } = batch;
+    const books = this.#books([...groups, ...spares]);
+    for (const group of dropped) this.#learner!.send({ type: "abandon", group });
+    this.#learner!.send({ type: "train", groups, spares, checkpoint, books });
+    // Others are issued in the place of what was dropped.
+    if (dropped.length > 0) this.#leaseAll();
   }
 
   /** For a checkpoint after a step that uses up `more` groups. */
