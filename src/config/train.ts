@@ -19,6 +19,7 @@ import {
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
+import { modeField, stalenessNoEffect, stalenessSchema } from "./staleness.ts";
 import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks } from "./train-tasks.ts";
 
 const modelSchema = z
@@ -51,6 +52,12 @@ const rolloutSchema = z
         "End a training episode as 'invalid action' at its first turn that does not parse (`parse`), or that does not parse or holds a call that the environment refuses (`call`), instead of letting the policy try on: credit falls on the turn that failed, and no tokens are spent after it. Evaluations always let it try on.",
       ),
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
+    kvOnUpdate: z
+      .enum(["keep", "recompute"])
+      .default("keep")
+      .describe(
+        "What becomes of an episode's cached keys and values when the weights change under way. keep: it goes on with them, and the tokens after are stamped with both versions. recompute: its context is computed again first, so that every token is sampled wholly by one version, and `mismatch` can compare all of them.",
+      ),
     bufferMb: count()
       .default(1024)
       .describe(
@@ -69,14 +76,6 @@ const learnerSchema = z
       ),
   })
   .describe("The learner process.");
-
-const stalenessSchema = z
-  .strictObject({
-    maxLag: count()
-      .default(4)
-      .describe("Weight versions by which a group's oldest token may be older than the weights it trains."),
-  })
-  .describe("How far generation may run ahead of training.");
 
 const verifySchema = z
   .strictObject({
@@ -144,10 +143,7 @@ export const trainSchema = z
     model: modelSchema,
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
-    mode: z
-      .enum(["async", "sync"])
-      .default("async")
-      .describe("async: generation and training never wait for each other. sync: they alternate, bit-reproducible."),
+    mode: modeField,
     device: deviceField,
     webgpu: webgpuSection,
     tasks: trainTasksField,
@@ -170,11 +166,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   ...webgpuNoEffect,
-  {
-    path: "staleness.maxLag",
-    when: (c) => c.mode === "sync",
-    why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
-  },
+  ...stalenessNoEffect,
   ...algorithmNoEffect,
   ...crossPolicyNoEffect,
   ...filtersNoEffect,

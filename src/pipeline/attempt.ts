@@ -8,7 +8,7 @@ import { type Clock, every, type Timer } from "./clock.ts";
 import type { Coordinator } from "./coordinator.ts";
 import { addFaults, type FaultCounts } from "./faults.ts";
 import { Liveness } from "./liveness.ts";
-import { type FromLearner, type FromRollout, type GroupBooks, type ToLearner } from "./messages.ts";
+import type { FromLearner, FromRollout, GroupBooks, Received, ToLearner } from "./messages.ts";
 import { RolloutFleet } from "./rollout-fleet.ts";
 import type { AttemptHost, SavedBooks } from "./run-host.ts";
 import type { RunLog } from "./run-log.ts";
@@ -167,11 +167,7 @@ export class Attempt {
     }
     this.#liveness.moved();
     if (message.type === "received") {
-      const { group, sample, reward, bytes } = message;
-      const worker = this.#coordinator.received(group, sample, reward, bytes);
-      if (worker !== null) this.#fleet.delivered(worker);
-      // A group of equal rewards may make room for another.
-      this.#goOn();
+      this.#received(message);
     } else if (message.type === "ignored") {
       this.#options.faults[message.fault]++;
     } else if (message.type === "trained") {
@@ -191,15 +187,31 @@ export class Attempt {
     }
   }
 
+  #received(message: Received): void {
+    const { group, sample, reward } = message;
+    const worker = this.#coordinator.received(group, sample, reward, message);
+    if (worker === "late") {
+      this.#options.faults.lateSamples++;
+      this.#learner.send({ type: "discard", group, sample });
+      return;
+    }
+    if (worker !== null) this.#fleet.delivered(worker);
+    // A group of equal rewards may make room for another.
+    this.#goOn();
+  }
+
   #trained(groups: number[], metrics: StepMetrics): void {
     const { faults, evaluateEvery, tasks } = this.#options;
     this.#training = false;
     this.#coordinator.trained(groups);
-    const { shares, bufferBytes } = this.#coordinator;
+    const { shares, bufferBytes, dropped } = this.#coordinator;
     const evaluated = evaluateEvery > 0 && metrics.step % evaluateEvery === 0;
     const context = {
       samplingWeights: Object.fromEntries(tasks.map(({ name }, task) => [name, shares[task]!])),
       abortedTokens: this.#fleet.abortedTokens,
+      droppedGroups: dropped.groups,
+      droppedTokens: dropped.tokens,
+      weightsVerified: this.#fleet.weightsVerified,
       bufferBytes,
       faults: addFaults(this.#fleet.faults, faults),
     };
@@ -289,7 +301,11 @@ export class Attempt {
     const batch = this.#coordinator.nextBatch();
     if (batch === null) return;
     this.#training = true;
-    this.#learner.send({ type: "train", ...batch, books: this.#books() });
+    const { groups, spares, dropped } = batch;
+    for (const group of dropped) this.#learner.send({ type: "abandon", group });
+    this.#learner.send({ type: "train", groups, spares, books: this.#books() });
+    // Others are issued in the place of what was dropped.
+    if (dropped.length > 0) for (const worker of this.#fleet.workers) this.#lease(worker);
   }
 
   #books(): GroupBooks {

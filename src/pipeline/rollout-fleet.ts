@@ -56,14 +56,14 @@ interface Member {
   /** Groups and evaluations that it has been given and not ended. */
   working: number;
   idleRestarts: number;
-  stats: { abortedTokens: number; faults: Partial<FaultCounts> };
+  stats: { abortedTokens: number; weightsVerified: number; faults: Partial<FaultCounts> };
   replaced: boolean;
 }
 
 export class RolloutFleet {
   readonly #options: FleetOptions;
   readonly #members: Member[] = [];
-  readonly #lost = { abortedTokens: 0, faults: noFaults() };
+  readonly #lost = { abortedTokens: 0, weightsVerified: 0, faults: noFaults() };
   #ending = false;
 
   constructor(options: FleetOptions) {
@@ -76,6 +76,11 @@ export class RolloutFleet {
 
   get abortedTokens(): number {
     return this.#living.reduce((sum, { stats }) => sum + stats.abortedTokens, this.#lost.abortedTokens);
+  }
+
+  /** Versions of the weights that were found to be the learner's, summed over the processes. */
+  get weightsVerified(): number {
+    return this.#living.reduce((sum, { stats }) => sum + stats.weightsVerified, this.#lost.weightsVerified);
   }
 
   /** Faults that the processes have met with, those that are gone included. */
@@ -157,7 +162,7 @@ export class RolloutFleet {
       room: 0,
       working: 0,
       idleRestarts,
-      stats: { abortedTokens: 0, faults: {} },
+      stats: { abortedTokens: 0, weightsVerified: 0, faults: {} },
       replaced: false,
     };
     this.#members[worker] = member;
@@ -205,6 +210,7 @@ export class RolloutFleet {
     const { events, clock, maxIdleRestarts, faults } = this.#options;
     const cause = `exit ${how.signal ?? how.code}`;
     this.#lost.abortedTokens += stats.abortedTokens;
+    this.#lost.weightsVerified += stats.weightsVerified;
     addFaults(this.#lost.faults, stats.faults);
     events.lost(worker);
     if (idleRestarts >= maxIdleRestarts) {

@@ -15,6 +15,11 @@ export interface RunStep extends StepMetrics {
   /** Share of each task in the groups that are drawn next. */
   samplingWeights: Record<string, number>;
   abortedTokens: number;
+  /** Groups thrown away as too old (staleness.overdue: drop), and the sampled tokens of theirs that had arrived. */
+  droppedGroups: number;
+  droppedTokens: number;
+  /** Versions of the weights that rollout processes found to be what the learner published, summed over the processes. */
+  weightsVerified: number;
   /** Bytes of the episodes that wait to be trained. */
   bufferBytes: number;
   /** What has gone wrong since the run (or its resumption) began, and was put right. */
@@ -24,7 +29,7 @@ export interface RunStep extends StepMetrics {
 }
 
 /** What the supervisor adds to a step's metrics. */
-export type StepContext = Pick<RunStep, "samplingWeights" | "abortedTokens" | "bufferBytes" | "faults">;
+export type StepContext = Omit<RunStep, keyof StepMetrics | "elapsed" | "tokensPerSecond" | "evaluation">;
 
 export interface LineSink {
   write(line: object): void;
