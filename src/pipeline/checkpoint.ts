@@ -153,10 +153,20 @@ export function readCheckpoint(folder: string): {
   optimizer: { m: Float32Array; v: Float32Array };
   critic?: ValueHeadState;
 } {
+  const critic = join(folder, criticFile);
+  return {
+    state: readState(folder),
+    modelFolder: join(folder, "model"),
+    optimizer: readVectors(join(folder, optimizerFile), ["m", "v"]),
+    ...(existsSync(critic) && { critic: readVectors(critic, ["weights", "m", "v"]) }),
+  };
+}
+
+/** @throws AgentRLError "CHECKPOINT" */
+export function readState(folder: string): CheckpointState {
   const file = join(folder, stateFile);
-  let state: CheckpointState;
   try {
-    state = stateSchema.parse(JSON.parse(readFileSync(file, "utf8")));
+    return stateSchema.parse(JSON.parse(readFileSync(file, "utf8")));
   } catch (error) {
     throw new AgentRLError("CHECKPOINT", "A checkpoint's state cannot be read", {
       where: file,
@@ -166,13 +176,6 @@ export function readCheckpoint(folder: string): {
       cause: error,
     });
   }
-  const critic = join(folder, criticFile);
-  return {
-    state,
-    modelFolder: join(folder, "model"),
-    optimizer: readVectors(join(folder, optimizerFile), ["m", "v"]),
-    ...(existsSync(critic) && { critic: readVectors(critic, ["weights", "m", "v"]) }),
-  };
 }
 
 /** Weights of a stale copy, as the board holds them. @throws AgentRLError MODEL_FILE */
