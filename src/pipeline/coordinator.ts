@@ -18,7 +18,9 @@ import { AgentRLError } from "../errors.ts";
 import { type AdaptiveSamplingOptions, AdaptiveWeights, type TaskAverages } from "../rl/adaptive-sampling.ts";
 import type { GroupDraw, TaskSampler, WeightEpoch } from "../rl/sampler.ts";
 import { byAge, type Candidate, chooseBatch, chooseDropping, chooseInOrder, type Overdue } from "./batch-choice.ts";
+import { toRanges } from "./messages.ts";
 import { shareQuotas } from "./min-share.ts";
+import { UsedNumbers } from "./used-numbers.ts";
 
 export interface CoordinatorOptions {
   sampler: TaskSampler;
@@ -91,7 +93,7 @@ interface Choice {
 
 export class Coordinator {
   readonly #options: CoordinatorOptions;
-  readonly #trained: Set<number>;
+  readonly #trained: UsedNumbers;
   readonly #groups = new Map<number, Group>();
   readonly #adaptive: AdaptiveWeights | null;
   /** Groups to issue again, before new numbers. */
@@ -108,7 +110,7 @@ export class Coordinator {
   constructor(options: CoordinatorOptions) {
     const { sampler, adaptive, sampling } = options;
     this.#options = options;
-    this.#trained = new Set(options.trained ?? []);
+    this.#trained = new UsedNumbers(toRanges(options.trained ?? []));
     this.#step = options.step ?? 0;
     this.#issued = sampling?.issued ?? 0;
     this.#abandonedInARow = sampler.tasks.map(() => 0);
@@ -132,7 +134,7 @@ export class Coordinator {
   }
 
   /** Used up: in a batch, as a spare beside one, given up, or thrown away. */
-  get trainedGroups(): ReadonlySet<number> {
+  get trainedGroups(): UsedNumbers {
     return this.#trained;
   }
 
@@ -183,7 +185,7 @@ export class Coordinator {
       const placed = this.#groups.size - this.#spares().length - (this.#training?.spares.length ?? 0);
       if (this.#step * groupsPerStep + placed >= limit) break;
       if (placed >= groupsPerStep && this.#bufferIsFull()) break;
-      while (this.#trained.has(this.#next)) this.#next++;
+      this.#next = this.#trained.nextUnused(this.#next);
       const draw = this.#options.sampler.draw(this.#next++);
       this.#issued = Math.max(this.#issued, this.#next);
       const { group, task } = draw;

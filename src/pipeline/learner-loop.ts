@@ -4,8 +4,9 @@
  */
 import { AgentRLError, briefly } from "../errors.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import { type FromLearner, fromRanges, type GroupBooks, type ToLearner } from "./messages.ts";
+import type { FromLearner, GroupBooks, ToLearner } from "./messages.ts";
 import type { StepMetrics } from "./step-metrics.ts";
+import { UsedNumbers } from "./used-numbers.ts";
 
 /** What a loop needs to know of a sample. */
 export type Sample = Pick<Trajectory, "group" | "sample">;
@@ -28,7 +29,7 @@ export class LearnerLoop<T extends Sample> {
   readonly #onFailedStep: (error: unknown, batch: T[][], books: GroupBooks) => Promise<never>;
   readonly #groups = new Map<number, Map<number, T>>();
   readonly #goOnWithoutCheckpoint: boolean;
-  readonly #used: Set<number>;
+  readonly #used: UsedNumbers;
   #queue: Promise<void> = Promise.resolve();
   /** Rises with every message that has been dealt with. */
   handled = 0;
@@ -48,7 +49,7 @@ export class LearnerLoop<T extends Sample> {
     this.#goOnWithoutCheckpoint = options.goOnWithoutCheckpoint ?? false;
     this.#onFailedStep = options.onFailedStep ?? ((error) => Promise.reject(error));
     const { step, books } = this.#trainer;
-    this.#used = new Set(fromRanges(books.trainedGroups));
+    this.#used = new UsedNumbers(books.trainedGroups);
     this.#send({ type: "ready", step, trainedGroups: books.trainedGroups });
   }
 

@@ -104,7 +104,7 @@ describe.each(modes)("%s", (_, bound, overdue) => {
         expect(steps.length).toBe(sizes.steps);
         const used = steps.flatMap(({ groups, spares, dropped }) => [...groups, ...spares, ...dropped]);
         expect(new Set(used).size).toBe(used.length);
-        expect(new Set(used)).toEqual(coordinator.trainedGroups);
+        expect(new Set(used)).toEqual(new Set(coordinator.trainedGroups));
         for (const { groups, dropped, lag, droppedLag } of steps) {
           expect(groups.length).toBe(sizes.groupsPerStep);
           expect(lag).toBeLessThanOrEqual(sizes.maxLag);
