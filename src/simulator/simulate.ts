@@ -4,6 +4,7 @@
  * seconds, and every fault that a run can meet can be injected.
  */
 import { AgentRLError } from "../errors.ts";
+import type { Overdue } from "../pipeline/batch-choice.ts";
 import { type Clock, every } from "../pipeline/clock.ts";
 import { Coordinator } from "../pipeline/coordinator.ts";
 import {
@@ -39,6 +40,7 @@ export interface SimulateOptions {
   groupSize?: number;
   groupsPerStep?: number;
   maxLag?: number;
+  overdue?: Overdue;
   processes?: number;
   /** Groups that a rollout process plays at once. */
   places?: number;
@@ -105,6 +107,7 @@ class Simulator {
       groupSize: 4,
       groupsPerStep: 4,
       maxLag: 2,
+      overdue: "pace",
       processes: 2,
       places: 8,
       checkpointEvery: 5,
@@ -212,7 +215,7 @@ class Simulator {
   }
 
   #coordinator(from: SavedBooks | null): Coordinator {
-    const { groupSize, groupsPerStep, maxLag, steps, seed, bufferBytes } = this.#options;
+    const { groupSize, groupsPerStep, maxLag, overdue, steps, seed, bufferBytes } = this.#options;
     const indices = [...Array(200).keys()];
     const { step = 0, trainedGroups = [] } = from?.state ?? {};
     return new Coordinator({
@@ -220,6 +223,7 @@ class Simulator {
       groupSize,
       groupsPerStep,
       maxLag,
+      overdue,
       steps,
       buffer: { maxBytes: bufferBytes, largestEpisode },
       step,
