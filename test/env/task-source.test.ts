@@ -4,7 +4,7 @@ import { splitHash } from "../../src/env/split-hash.ts";
 import { TaskSource } from "../../src/env/task-source.ts";
 
 const draw = (split: string, index: number) => ({ prompt: `${split} ${index}`, level: 1 + (index % 3) });
-const key = ({ prompt }: { prompt: string }) => prompt;
+const key = ({ prompt }: ReturnType<typeof draw>) => prompt;
 const all = (split: string, count: number) => Array.from({ length: count }, (_, index) => draw(split, index));
 const frozen = {
   train: { count: 30, sha256: splitHash(all("train", 30)) },
@@ -17,7 +17,8 @@ test("a second environment takes the hash and levels that the first one found, a
     generated++;
     return draw(split, index);
   };
-  const open = () => new TaskSource({ environment: "test", generate, key, frozen, samples: undefined });
+  const open = () =>
+    new TaskSource<ReturnType<typeof draw>>({ environment: "test", generate, key, frozen, samples: undefined });
   const first = open();
   const { hash, indices } = first.split("train");
   expect([hash, indices.length, indices[29]]).toEqual([frozen.train.sha256, 30, 29]);
@@ -36,7 +37,7 @@ test("a second environment takes the hash and levels that the first one found, a
 
 test("another generator is not taken for one that was compared with the same frozen entry", () => {
   const source = (generate: typeof draw) =>
-    new TaskSource({ environment: "test", generate, key, frozen, samples: undefined });
+    new TaskSource<ReturnType<typeof draw>>({ environment: "test", generate, key, frozen, samples: undefined });
   source(draw).split("eval");
   const changed = (split: string, index: number) => ({ ...draw(split, index), level: 9 });
   expect(() => source(changed).split("eval")).toThrow(/not the frozen ones/);
@@ -44,10 +45,16 @@ test("another generator is not taken for one that was compared with the same fro
 });
 
 test("a level is known before its split is, and of a file's samples", () => {
-  const generated = new TaskSource({ environment: "test", generate: draw, key, frozen, samples: undefined });
+  const generated = new TaskSource<ReturnType<typeof draw>>({
+    environment: "test",
+    generate: draw,
+    key,
+    frozen,
+    samples: undefined,
+  });
   expect(generated.level("eval", 5)).toBe(3);
   const samples = [{ prompt: "a", level: 0 }];
-  const data = new TaskSource({ environment: "test", generate: draw, key, frozen, samples });
+  const data = new TaskSource<ReturnType<typeof draw>>({ environment: "test", generate: draw, key, frozen, samples });
   expect(data.split("data")).toMatchObject({ indices: [0], hash: splitHash(samples) });
   expect(data.level("data", 0)).toBe(0);
 });
