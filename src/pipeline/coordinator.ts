@@ -16,7 +16,9 @@ import { AgentRLError } from "../errors.ts";
 import { type AdaptiveSamplingOptions, AdaptiveWeights, type TaskAverages } from "../rl/adaptive-sampling.ts";
 import type { GroupDraw, TaskSampler, WeightEpoch } from "../rl/sampler.ts";
 import { byAge, type Candidate, chooseBatch } from "./batch-choice.ts";
+import { toRanges } from "./messages.ts";
 import { shareQuotas } from "./min-share.ts";
+import { UsedNumbers } from "./used-numbers.ts";
 
 export interface CoordinatorOptions {
   sampler: TaskSampler;
@@ -31,6 +33,8 @@ export interface CoordinatorOptions {
   minShares?: readonly number[];
   /** How task weights follow a signal. @default they do not */
   adaptive?: AdaptiveSamplingOptions;
+  /** Bytes that episodes may take between sampling and training; at least one batch is always played. @default no bound */
+  buffer?: { maxBytes: number; largestEpisode: number };
   /** Steps done and groups used up so far (a resumed run), and what its sampler had come to. */
   step?: number;
   trained?: Iterable<number>;
@@ -51,7 +55,15 @@ interface Group extends Candidate {
   worker: number;
   /** Trained reward of each sample that is in. */
   rewards: Map<number, number>;
+  /** Bytes of the samples that are in. */
+  bytes: number;
+  /** Times that its process died while playing it, or that its samples did not arrive. */
+  losses: number;
 }
+
+/** Losses after which a group is played alone in its process, and after which it is given up: is it what kills them? */
+const suspectAfter = 2;
+const maxLosses = 4;
 
 export interface Lease {
   draw: GroupDraw;
@@ -68,7 +80,7 @@ export interface Batch {
 
 export class Coordinator {
   readonly #options: CoordinatorOptions;
-  readonly #trained: Set<number>;
+  readonly #trained: UsedNumbers;
   readonly #groups = new Map<number, Group>();
   readonly #adaptive: AdaptiveWeights | null;
   /** Groups to issue again, before new numbers. */
@@ -84,7 +96,7 @@ export class Coordinator {
   constructor(options: CoordinatorOptions) {
     const { sampler, adaptive, sampling } = options;
     this.#options = options;
-    this.#trained = new Set(options.trained ?? []);
+    this.#trained = new UsedNumbers(toRanges(options.trained ?? []));
     this.#step = options.step ?? 0;
     this.#issued = sampling?.issued ?? 0;
     this.#abandonedInARow = sampler.tasks.map(() => 0);
@@ -103,12 +115,17 @@ export class Coordinator {
   }
 
   /** Used up: in a batch, as a spare beside one, or given up. */
-  get trainedGroups(): ReadonlySet<number> {
+  get trainedGroups(): UsedNumbers {
     return this.#trained;
   }
 
   get inFlight(): number {
     return this.#groups.size;
+  }
+
+  /** Bytes of the samples that are in and not trained. */
+  get bufferBytes(): number {
+    return [...this.#groups.values()].reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
   /** [tasks] share of each task in the groups that are issued next. */
@@ -125,30 +142,36 @@ export class Coordinator {
     return { epochs: this.#options.sampler.epochs(oldest), averages, issued: this.#issued };
   }
 
-  /** Up to `capacity` groups for a worker that has room; empty when pacing holds it back. */
+  /** Up to `capacity` groups for a worker that has room; empty when pacing or the buffer's bound holds it back. */
   lease(worker: number, capacity: number): Lease[] {
     const { groupSize, groupsPerStep, maxLag, steps } = this.#options;
     const leases: Lease[] = [];
     const limit = Math.min((this.#step + 1 + maxLag) * groupsPerStep, steps * groupsPerStep);
+    const playing = this.#playedBy(worker);
+    if (playing.some(isSuspect)) return [];
     while (leases.length < capacity) {
-      const again = this.#requeued.shift();
+      const again = this.#requeued[0];
       if (again !== undefined) {
         const group = this.#groups.get(again)!;
+        if (isSuspect(group) && (playing.length > 0 || leases.length > 0)) break;
+        this.#requeued.shift();
         group.worker = worker;
         // Samples that survive from before the loss keep the group's age.
         if (group.rewards.size === 0) group.startVersion = this.#step;
         const samples = range(groupSize).filter((sample) => !group.rewards.has(sample));
         leases.push({ draw: group.draw, samples });
+        if (isSuspect(group)) break;
         continue;
       }
       const placed = this.#groups.size - this.#spares().length - (this.#training?.spares.length ?? 0);
       if (this.#step * groupsPerStep + placed >= limit) break;
-      while (this.#trained.has(this.#next)) this.#next++;
+      if (placed >= groupsPerStep && this.#bufferIsFull()) break;
+      this.#next = this.#trained.nextUnused(this.#next);
       const draw = this.#options.sampler.draw(this.#next++);
       this.#issued = Math.max(this.#issued, this.#next);
       const { group, task } = draw;
       const begun = { group, task, draw, worker, startVersion: this.#step, complete: false, silent: false };
-      this.#groups.set(group, { ...begun, rewards: new Map() });
+      this.#groups.set(group, { ...begun, rewards: new Map(), bytes: 0, losses: 0 });
       leases.push({ draw, samples: range(groupSize) });
     }
     return leases;
@@ -157,16 +180,32 @@ export class Coordinator {
   /**
    * A sample reached the learner. Repeats (a worker died after delivering) and strangers are ignored.
    * @param reward what it is trained on.
+   * @returns the worker that the group was last given to; null for what is ignored.
    */
-  received(groupNumber: number, sample: number, reward: number): void {
+  received(groupNumber: number, sample: number, reward: number, bytes = 0): number | null {
     const group = this.#groups.get(groupNumber);
-    if (group === undefined || group.rewards.has(sample)) return;
+    if (group === undefined || group.rewards.has(sample)) return null;
     group.rewards.set(sample, reward);
+    group.bytes += bytes;
     this.#abandonedInARow[group.task] = 0;
-    if (group.rewards.size < this.#options.groupSize) return;
+    if (group.rewards.size < this.#options.groupSize) return group.worker;
     group.complete = true;
     group.silent = [...group.rewards.values()].every((other) => other === reward);
     this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
+    return group.worker;
+  }
+
+  /**
+   * The worker has ended the group, and what it delivered had time to arrive: samples that did not are to be played again.
+   * @returns how many those are.
+   */
+  missing(groupNumber: number, worker: number): number {
+    const group = this.#groups.get(groupNumber);
+    if (group === undefined || group.complete || group.worker !== worker) return 0;
+    if (this.#requeued.includes(groupNumber)) return 0;
+    group.losses++;
+    this.#requeue([groupNumber]);
+    return this.#options.groupSize - group.rewards.size;
   }
 
   /**
@@ -184,12 +223,23 @@ export class Coordinator {
     return { task: group.task, inARow: ++this.#abandonedInARow[group.task]! };
   }
 
-  /** A worker died: what it had not delivered is issued again, oldest first. */
+  /**
+   * A worker died: what it had not delivered is issued again, oldest first. A group that was being played in several deaths
+   * is played alone in its process the next times, so that it ends nothing else; if it goes on so, it is `hopeless`.
+   * @returns how many groups those are.
+   */
   workerLost(worker: number): number {
-    const lost = [...this.#groups.values()].filter((group) => group.worker === worker && !group.complete);
-    const numbers = lost.map((group) => group.group).filter((number) => !this.#requeued.includes(number));
-    this.#requeued = [...this.#requeued, ...numbers].sort((a, b) => a - b);
-    return numbers.length;
+    const lost = this.#playedBy(worker);
+    for (const group of lost) group.losses++;
+    this.#requeue(lost.map((group) => group.group));
+    return lost.length;
+  }
+
+  /** Groups that were lost too often, to be given up with `abandon`. */
+  get hopeless(): { group: number; task: number; index: number }[] {
+    return [...this.#groups.values()]
+      .filter(({ complete, losses }) => !complete && losses >= maxLosses)
+      .map(({ draw: { group, task, index } }) => ({ group, task, index }));
   }
 
   /** The next batch, or null while it must wait. One at a time. */
@@ -230,6 +280,27 @@ export class Coordinator {
     this.#step++;
   }
 
+  /** What a worker has been given and not delivered. */
+  #playedBy(worker: number): Group[] {
+    return [...this.#groups.values()].filter(
+      (group) => group.worker === worker && !group.complete && !this.#requeued.includes(group.group),
+    );
+  }
+
+  #requeue(numbers: readonly number[]): void {
+    this.#requeued = [...this.#requeued, ...numbers].sort((a, b) => a - b);
+  }
+
+  /** What is being played counts with the most that it can come to. */
+  #bufferIsFull(): boolean {
+    const { buffer, groupSize } = this.#options;
+    if (buffer === undefined) return false;
+    const { maxBytes, largestEpisode } = buffer;
+    let due = groupSize;
+    for (const { rewards } of this.#groups.values()) due += groupSize - rewards.size;
+    return this.bufferBytes + due * largestEpisode > maxBytes;
+  }
+
   /** Groups without a signal that take no place, of those that no batch has yet. */
   #spares(): Group[] {
     const { groupsPerStep, maxFactor = 1 } = this.#options;
@@ -251,6 +322,10 @@ export class Coordinator {
     }
     this.#options.sampler.reweigh([this.#issued, this.#adaptive.weights()]);
   }
+}
+
+function isSuspect({ losses }: Group): boolean {
+  return losses >= suspectAfter;
 }
 
 function ascending(groups: readonly Group[]): number[] {
