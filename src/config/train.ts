@@ -3,12 +3,14 @@
  * nothing in the chosen mode is refused by name (`noEffect`), since a silently ignored option is a wrong experiment.
  */
 import { z } from "zod";
+import { adaptersConflicts, adaptersNoEffect } from "./adapters.ts";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
 import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
+  adapterField,
   count,
   deviceField,
   fraction,
@@ -51,6 +53,14 @@ const rolloutSchema = z
         "End a training episode as 'invalid action' at its first turn that does not parse (`parse`), or that does not parse or holds a call that the environment refuses (`call`), instead of letting the policy try on: credit falls on the turn that failed, and no tokens are spent after it. Evaluations always let it try on.",
       ),
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
+    adapters: z
+      .array(adapterField("the adapter that rollout process i computes on, entry i modulo their number"))
+      .min(1)
+      .optional()
+      .meta({ examples: [["pci:0000:41:00.0", "pci:0000:61:00.0"]] })
+      .describe(
+        "WebGPU adapters of the rollout processes, where a machine has several; default: webgpu.adapter for all.",
+      ),
     bufferMb: count()
       .default(1024)
       .describe(
@@ -62,6 +72,7 @@ const rolloutSchema = z
 const learnerSchema = z
   .strictObject({
     threads: count().max(256).default(1).describe("Compute threads of the learner process."),
+    adapter: adapterField("the adapter that the learner computes on; default: webgpu.adapter").optional(),
     microBatchTokens: count()
       .default(4096)
       .describe(
@@ -170,6 +181,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   ...webgpuNoEffect,
+  ...adaptersNoEffect,
   {
     path: "staleness.maxLag",
     when: (c) => c.mode === "sync",
@@ -208,6 +220,7 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
 export function trainConflicts(config: TrainConfig): Conflict[] {
   const { rollout } = config;
   const conflicts = [
+    ...adaptersConflicts(config),
     ...taskConflicts(config.tasks),
     ...trainTasksConflicts(config),
     ...algorithmConflicts(config),

@@ -8,7 +8,7 @@ import { type Clock, every, type Timer } from "./clock.ts";
 import type { Coordinator } from "./coordinator.ts";
 import { addFaults, type FaultCounts } from "./faults.ts";
 import { Liveness } from "./liveness.ts";
-import { type FromLearner, type FromRollout, type GroupBooks, type ToLearner } from "./messages.ts";
+import type { FromLearner, FromRollout, GroupBooks, ToLearner } from "./messages.ts";
 import { RolloutFleet } from "./rollout-fleet.ts";
 import type { AttemptHost, SavedBooks } from "./run-host.ts";
 import type { RunLog } from "./run-log.ts";
