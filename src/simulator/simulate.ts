@@ -48,6 +48,8 @@ export interface SimulateOptions {
   bufferBytes?: number;
   ringBytes?: number;
   restarts?: number;
+  /** Seconds that a try of an episode may take. */
+  episodeSeconds?: number;
   timing?: Partial<Timing>;
   faults?: Partial<FaultRates>;
   /** In order of time, which begins anew after each kill of the supervisor. */
@@ -75,7 +77,7 @@ export interface Simulation {
   seconds: number;
   events: number;
   /** The most that there was at any time. */
-  most: { bufferBytes: number; inFlight: number; ringBytes: number; pendingEvents: number };
+  most: { bufferBytes: number; inFlight: number; inboxSamples: number; ringBytes: number };
 }
 
 const supervisorKilled = Symbol("the supervisor is killed");
@@ -97,7 +99,7 @@ class Simulator {
   readonly #disk = new SimDisk();
   readonly #violations: string[] = [];
   readonly #notices: string[] = [];
-  readonly #most = { bufferBytes: 0, inFlight: 0, ringBytes: 0, pendingEvents: 0 };
+  readonly #most = { bufferBytes: 0, inFlight: 0, inboxSamples: 0, ringBytes: 0 };
   #starts = 0;
 
   constructor({ timing, faults = {}, kills = [], ...options }: SimulateOptions) {
@@ -112,6 +114,7 @@ class Simulator {
       bufferBytes: 1 << 20,
       ringBytes: 1 << 16,
       restarts: 20,
+      episodeSeconds: 1800,
       ...options,
     };
     this.#timing = { ...defaultTiming, ...timing };
@@ -153,6 +156,7 @@ class Simulator {
     const host = this.#host(world);
     let killed = false;
     let lastStep = 0;
+    let coordinator: Coordinator | null = null;
     const next = () => {
       const kill = this.#kills.shift();
       if (kill === undefined) return;
@@ -176,6 +180,7 @@ class Simulator {
           const step = line as RunStep;
           this.#disk.lines.set(step.step, step);
           this.#most.bufferBytes = Math.max(this.#most.bufferBytes, step.bufferBytes);
+          this.#most.inFlight = Math.max(this.#most.inFlight, coordinator?.inFlight ?? 0);
           lastStep = world.now();
         },
       },
@@ -186,7 +191,10 @@ class Simulator {
     const run = supervise({
       host,
       log,
-      coordinator: (from) => this.#coordinator(from),
+      coordinator: (from) => {
+        coordinator = this.#coordinator(from);
+        return coordinator;
+      },
       resume,
       processes,
       restarts,
@@ -195,10 +203,7 @@ class Simulator {
       evaluateEvery: 0,
       tasks: [{ name: "simulated", split: "train" }],
     });
-    const how = await world.run(run, () => {
-      this.#most.pendingEvents = Math.max(this.#most.pendingEvents, world.pending);
-      return killed || world.now() - lastStep > hangMs;
-    });
+    const how = await world.run(run, () => killed || world.now() - lastStep > hangMs);
     if (how === "settled") return await run;
     run.catch(() => {});
     if (killed) return supervisorKilled;
@@ -240,7 +245,7 @@ class Simulator {
   }
 
   #attempt(world: Clock, from: SavedBooks | null): Attempt {
-    const { groupSize, maxLag, places, ringBytes, seed } = this.#options;
+    const { groupSize, maxLag, places, ringBytes, seed, episodeSeconds } = this.#options;
     const faults = this.#faults;
     const timing = this.#timing;
     const board = new SimBoard();
@@ -264,6 +269,9 @@ class Simulator {
           groupSize,
           maxLag,
           violation,
+          inbox: (samples) => {
+            this.#most.inboxSamples = Math.max(this.#most.inboxSamples, samples);
+          },
         });
         this.#endanger(process, "learner");
         process.send(setUp);
@@ -272,7 +280,7 @@ class Simulator {
       rollout: (worker) => {
         const process = new SimProcess<ToRollout, FromRollout>(`rollout ${worker}`, world);
         rollouts[worker] = process;
-        const limits = { places, tries: 5, tryMs: 1800_000 };
+        const limits = { places, tries: 5, tryMs: episodeSeconds * 1000 };
         const name = "simulated";
         startSimRollout({ process, ring, board, faults, timing, ...limits, seed: mixSeed(seed, this.#starts++), name });
         this.#endanger(process, "rollout");

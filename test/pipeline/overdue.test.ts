@@ -61,7 +61,7 @@ function play(coordinator: Coordinator, choose: Choose, until: number): Played[]
       const done = from[choose(from.length)]!;
       pending.splice(pending.indexOf(done), 1);
       delivered.add(done.group);
-      coordinator.received(done.group, done.sample, rewardOf(done.group, done.sample), 0, 10);
+      coordinator.received(done.group, done.sample, rewardOf(done.group, done.sample), { tokens: 10 });
     }
     const batch = coordinator.nextBatch();
     if (batch === null) continue;
@@ -152,7 +152,8 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
     });
     const lease = () => coordinator.lease(0, 99).map(({ draw }) => draw.group);
     const deliver = (...groups: number[]) => {
-      for (const group of groups) for (const sample of [0, 1]) coordinator.received(group, sample, sample, 0, 5);
+      for (const group of groups)
+        for (const sample of [0, 1]) coordinator.received(group, sample, sample, { tokens: 5 });
     };
     const train = () => {
       const batch = coordinator.nextBatch();
@@ -186,14 +187,14 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
     const { coordinator, train, lease, deliver } = begin("drop");
     expect([train(), train()]).toEqual([batch([1, 2]), batch([3, 4])]);
     // One of two samples came; with version 3, which the batch makes, it is too old.
-    coordinator.received(0, 1, 1, 0, 7);
+    coordinator.received(0, 1, 1, { tokens: 7 });
     expect(lease()).toEqual([6, 7, 8, 9]);
     deliver(6);
     expect(train()).toEqual(batch([5, 6], [0]));
     expect(coordinator.dropped).toEqual({ groups: 1, tokens: 7 });
     expect(coordinator.trainedGroups.has(0)).toBe(true);
     // Its other sample is of no use; another group has its place.
-    coordinator.received(0, 0, 1, 0, 7);
+    coordinator.received(0, 0, 1, { tokens: 7 });
     expect(lease()).toEqual([10, 11, 12]);
     expect(coordinator.dropped).toEqual({ groups: 1, tokens: 7 });
     deliver(7, 8);
