@@ -44,6 +44,8 @@ export interface EngineStats {
   /** Tokens thrown away because a conversation was closed in mid-turn. */
   abortedTokens: number;
   weightUpdates: number;
+  /** Milliseconds during which a step was being computed. */
+  busyMs: number;
 }
 
 interface Task {
@@ -57,7 +59,7 @@ interface Task {
 
 export class Engine {
   readonly contextLimit: number;
-  readonly stats: EngineStats = { steps: 0, rows: 0, sampledTokens: 0, abortedTokens: 0, weightUpdates: 0 };
+  readonly stats: EngineStats = { steps: 0, rows: 0, sampledTokens: 0, abortedTokens: 0, weightUpdates: 0, busyMs: 0 };
   readonly #pass: InferencePass;
   readonly #pool: PagePool;
   readonly #weights: WeightSource;
@@ -170,7 +172,9 @@ export class Engine {
 
   async #loop(): Promise<void> {
     while (this.#tasks.size > 0) {
+      const started = performance.now();
       await this.#step();
+      this.stats.busyMs += performance.now() - started;
       // Lets environments answer and messages arrive between two steps.
       await new Promise<void>((resolve) => setImmediate(resolve));
     }

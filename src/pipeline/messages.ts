@@ -56,7 +56,16 @@ export type FromRollout =
   /** The environment failed a sample of the group in every try: the group has ended without. */
   | { type: "faulted"; group: number; index: number; error: string }
   | { type: "evaluated"; step: number; reports: EvalReport[] }
-  | { type: "stats"; abortedTokens: number; sampledTokens: number; rows: number; retries: number; engineSteps: number }
+  | {
+      type: "stats";
+      abortedTokens: number;
+      sampledTokens: number;
+      rows: number;
+      retries: number;
+      engineSteps: number;
+      /** Milliseconds in which the current policy's engine was computing, since the process began. */
+      busyMs: number;
+    }
   | { type: "failed"; message: string; code: string };
 
 export type ToLearner =

@@ -1,5 +1,6 @@
 /** The rollout processes of a run: started, given work as they have room for it, and restarted when they crash. */
 import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { BusyShare } from "./busy-share.ts";
 import { type Child, endChild, relayed, startChild } from "./children.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 
@@ -46,6 +47,7 @@ interface Member {
   room: number;
   idleRestarts: number;
   stats: FleetStats;
+  engine: BusyShare;
   replaced: boolean;
 }
 
@@ -79,6 +81,12 @@ export class RolloutFleet {
       abortedTokens: all.reduce((sum, { abortedTokens }) => sum + abortedTokens, 0),
       retries: all.reduce((sum, { retries }) => sum + retries, 0),
     };
+  }
+
+  /** Share of the time since the last call in which the engines computed, a mean over the processes; null before they tell. */
+  takeEngineShare(): number | null {
+    const shares = this.#members.map(({ engine }) => engine.take()).filter((share) => share !== null);
+    return shares.length === 0 ? null : shares.reduce((sum, share) => sum + share, 0) / shares.length;
   }
 
   start(processes: number): void {
@@ -116,7 +124,8 @@ export class RolloutFleet {
   #start(worker: number, idleRestarts: number): void {
     const child = startChild<ToRollout, FromRollout>(`rollout ${worker}`, this.#module);
     const stats = { abortedTokens: 0, retries: 0 };
-    const member: Member = { child, ready: false, room: 0, idleRestarts, stats, replaced: false };
+    const engine = new BusyShare(performance.now());
+    const member: Member = { child, ready: false, room: 0, idleRestarts, stats, engine, replaced: false };
     this.#members[worker] = member;
     child.onMessage((message) => this.#receive(worker, member, message));
     child.send({ type: "setup", setup: this.#setup });
@@ -136,6 +145,7 @@ export class RolloutFleet {
       events.room(worker);
     } else if (message.type === "stats") {
       member.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
+      member.engine.report(performance.now(), message.busyMs);
     } else if (message.type === "evaluated") {
       events.evaluated(message);
     } else if (message.type === "faulted") {

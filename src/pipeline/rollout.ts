@@ -26,6 +26,7 @@ import { levelsOf } from "./task-mix.ts";
 /** Tries for a sample, or for a group's first messages, before the group is given up. */
 const maxTries = 5;
 const ringTimeoutMs = 120_000;
+const reportMs = 1_000;
 
 class RolloutProcess {
   readonly #setup: Setup;
@@ -53,6 +54,7 @@ class RolloutProcess {
     this.#engine = parts.engine;
     this.#pool = parts.pool;
     this.#ring = parts.ring;
+    setInterval(() => this.#report(), reportMs).unref();
   }
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
@@ -236,6 +238,7 @@ class RolloutProcess {
       rows: sum("rows"),
       retries: this.#retries,
       engineSteps: sum("steps"),
+      busyMs: this.#engine.stats.busyMs,
     });
   }
 }

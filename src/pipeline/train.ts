@@ -50,6 +50,11 @@ export interface RunStep extends StepMetrics {
   elapsed: number;
   /** Trained tokens per second of the last step's wall time, waiting included. */
   tokensPerSecond: number;
+  /**
+   * Share of the step's wall time in which the learner trained, and in which the engines computed (mean over the rollout
+   * processes, between their last reports; null when none has reported since the step before).
+   */
+  utilisation: { learner: number; engine: number | null };
   /** Share of each task in the groups that are drawn next. */
   samplingWeights: Record<string, number>;
   abortedTokens: number;
@@ -325,11 +330,17 @@ class Run {
     this.#training = false;
     this.#coordinator.trained(groups);
     const now = performance.now();
+    const wallMs = now - this.#lastStepAt;
     const { abortedTokens, retries } = this.#rollouts!.stats;
     const line: RunStep = {
       ...metrics,
       elapsed: (now - this.#startedAt) / 1000,
-      tokensPerSecond: metrics.sampledTokens / ((now - this.#lastStepAt) / 1000),
+      tokensPerSecond: metrics.sampledTokens / (wallMs / 1000),
+      utilisation: {
+        // A message that came late makes the next step look shorter than it was.
+        learner: Math.min(1, metrics.timings.step / wallMs),
+        engine: this.#rollouts!.takeEngineShare(),
+      },
       samplingWeights: this.#samplingWeights(),
       abortedTokens,
       environmentRetries: retries,
