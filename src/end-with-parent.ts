@@ -13,8 +13,16 @@ const timer = setInterval(() => {
 }, 500);
 `;
 
+let parent: number | undefined;
+
 /** @param graceMs What an orderly end, begun when the channel closes, may take. */
 export function endWithParent(graceMs = 10_000): void {
+  parent = process.ppid;
   // The loaders of the main thread are of no use to it.
-  new Worker(watch, { eval: true, execArgv: [], workerData: { parent: process.ppid, graceMs } }).unref();
+  new Worker(watch, { eval: true, execArgv: [], workerData: { parent, graceMs } }).unref();
+}
+
+/** True in a child whose parent has ended, also before its event loop has heard of it. */
+export function isOrphaned(): boolean {
+  return parent !== undefined && process.ppid !== parent;
 }

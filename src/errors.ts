@@ -47,6 +47,11 @@ export class AgentRLError extends Error {
   }
 }
 
+/** Where it was found and what was found there, for where an error is part of a sentence. */
+export function briefly({ detail, message }: AgentRLError): string {
+  return [detail.where, detail.got ?? message].filter((part) => part !== undefined).join(": ");
+}
+
 /** A message of several lines as one, for where it is part of another. */
 export function oneLine(message: string): string {
   return message.replaceAll(/\n\s*/g, "; ").replaceAll(/: {2,}/g, ": ");

@@ -26,7 +26,7 @@ import { type DelaySample, sampleDelays } from "./delay-sample.ts";
 import { bars, courseOf, type Figures, figuresOf, type TimedStep, type Window } from "./run-figures.ts";
 
 /** "ideal" is async without latency. */
-export const benchModes = ["sync", "async", "ideal"] as const;
+export const benchModes = ["sync", "one-step-off", "async", "ideal"] as const;
 export type BenchMode = (typeof benchModes)[number];
 
 export interface AsyncBenchOptions {
@@ -201,7 +201,7 @@ class Bench {
     const { model = packageFile("models/tiny"), maxLag = 8, set, out } = this.#options;
     const timed = seed === 1;
     const delayed = mode !== "ideal" && (timed || mode !== "sync");
-    const ahead = mode === "sync" ? 0 : maxLag;
+    const ahead = { sync: 0, "one-step-off": 1, async: maxLag, ideal: maxLag }[mode];
     const length = timed ? lengthOf(this.#steps, ahead) : { steps: this.#steps, window: { from: 0, to: this.#steps } };
     const threads = Math.min(2, availableParallelism());
     const settings = {
@@ -221,7 +221,7 @@ class Bench {
       },
       learner: { threads },
       optimizer: { lr: 0.0005 },
-      ...(ahead > 0 && { staleness: { maxLag } }),
+      ...((mode === "async" || mode === "ideal") && { staleness: { maxLag } }),
       checkpoint: { every: this.#steps, keep: Math.ceil(length.steps / this.#steps) + 1 },
     };
     const file = join(out, `${mode}-${seed}.yaml`);
@@ -253,11 +253,11 @@ function fixedBy(config: TrainConfig): AgentRLError {
 function reportLines(results: readonly ModeResult[], before: number): string[] {
   const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
   const times = (ratio: number | null) => (ratio === null ? "—" : `${ratio.toFixed(2)}x`);
-  const lines = ["mode     tokens/s  to sync  to ideal  s/step   lag mean, max   held-out success"];
+  const lines = ["mode         tokens/s  to sync  to ideal  s/step   lag mean, max   held-out success"];
   for (const { mode, tokensPerSecond, toSync, toIdeal, secondsPerStep, lag, score } of results) {
     lines.push(
       [
-        mode.padEnd(8),
+        mode.padEnd(12),
         tokensPerSecond.toFixed(0).padStart(8),
         times(toSync).padStart(8),
         times(toIdeal).padStart(9),
@@ -271,7 +271,7 @@ function reportLines(results: readonly ModeResult[], before: number): string[] {
   lines.push("share of the time at work, in tenths of the run, and over the steps that count");
   for (const { mode, course, utilisation, window } of results) {
     lines.push(
-      `${mode.padEnd(8)} learner ${bars(course.learner)} ${percent(utilisation.learner).padStart(7)}` +
+      `${mode.padEnd(12)} learner ${bars(course.learner)} ${percent(utilisation.learner).padStart(7)}` +
         `   engine ${bars(course.engine)} ${percent(utilisation.engine).padStart(7)}   steps ${window.from + 1} to ${window.to}`,
     );
   }

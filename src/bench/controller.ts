@@ -12,7 +12,7 @@ import type { Action, Environment } from "../env/environment.ts";
 import { openRemoteEnvironment } from "../env/remote.ts";
 import { AgentRLError } from "../errors.ts";
 import { ownModule } from "../own-files.ts";
-import { type Child, startChild } from "../pipeline/children.ts";
+import { type ChildProcessOf, startChild } from "../pipeline/children.ts";
 import type { ControllerProcessTask, FromControllerProcess } from "./controller-process.ts";
 import { directEnvironment } from "./direct-environment.ts";
 import { latencyEnvironment } from "./latency-environment.ts";
@@ -59,7 +59,7 @@ export interface ControllerBenchReport {
   inProcess: RunResult;
 }
 
-type Process = Child<ControllerProcessTask, FromControllerProcess>;
+type Process = ChildProcessOf<ControllerProcessTask, FromControllerProcess>;
 
 export async function benchController(options: ControllerBenchOptions = {}): Promise<ControllerBenchReport> {
   const { sessions = 2000, workers = 4, turns = 10, latencyMs = 50, thinkMs = 5000 } = options;

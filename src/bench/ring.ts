@@ -7,7 +7,7 @@
 import { cpus } from "node:os";
 import { AgentRLError } from "../errors.ts";
 import { ownModule } from "../own-files.ts";
-import { type Child, startChild } from "../pipeline/children.ts";
+import { type ChildProcessOf, startChild } from "../pipeline/children.ts";
 import { shm } from "../shm/native.ts";
 import { Ring } from "../shm/ring.ts";
 import { segmentName } from "../shm/segment.ts";
@@ -48,7 +48,7 @@ export interface RingReport {
   results: RingResult[];
 }
 
-type Worker = Child<RingTask, FromRingWorker>;
+type Worker = ChildProcessOf<RingTask, FromRingWorker>;
 
 const warmUpSeconds = 0.1;
 

@@ -6,6 +6,7 @@ import { type AlgorithmConfig, ofAdvantage } from "./algorithm.ts";
 import { policiesField } from "./cross-policy.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { count, fraction, taskSchema } from "./sections.ts";
+import { type StalenessConfig, type TrainMode, takesInOrder } from "./staleness.ts";
 
 const taskAlgorithmSchema = z
   .strictObject({
@@ -51,7 +52,7 @@ const trainTaskSchema = taskSchema
     minShare: fraction()
       .default(0)
       .describe(
-        "Least share of this task in every batch, in groups: the batch waits for them while they are being played, so that fast tasks cannot crowd a slow one out.",
+        "Least share of this task in every batch, in groups: the batch waits for them while they are being played, so that fast tasks cannot crowd a slow one out. With staleness.overdue drop it does not wait, and the share is one of the complete groups.",
       ),
     policies: policiesField,
     latency: latencySchema.optional(),
@@ -71,11 +72,12 @@ export function tokensPerTurnOf(
 }
 
 interface Config {
-  mode: "async" | "sync";
+  mode: TrainMode;
   algorithm: AlgorithmConfig;
   tasks: readonly TrainTaskConfig[];
   rollout: { groupSize: number; contextLimit: number };
   sampling: { adaptive: { signal: "off" | "progress" | "variance"; floor: number } };
+  staleness: StalenessConfig;
 }
 
 /** The algorithm that a task is trained with. */
@@ -112,6 +114,11 @@ export const trainTasksNoEffect: readonly NoEffectRule<Config>[] = [
     path: "tasks.*.minShare",
     when: ({ mode }) => mode === "sync",
     why: "mode is sync: a batch is all the groups that were drawn for it, however long they take",
+  },
+  {
+    path: "tasks.*.minShare",
+    when: takesInOrder,
+    why: "batches take groups in the order of issue (mode one-step-off, or staleness.overdue: wait)",
   },
   {
     path: "algorithm.advantage",

@@ -19,6 +19,7 @@ import {
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
+import { modeField, stalenessNoEffect, stalenessSchema } from "./staleness.ts";
 import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks } from "./train-tasks.ts";
 
 const modelSchema = z
@@ -51,6 +52,17 @@ const rolloutSchema = z
         "End a training episode as 'invalid action' at its first turn that does not parse (`parse`), or that does not parse or holds a call that the environment refuses (`call`), instead of letting the policy try on: credit falls on the turn that failed, and no tokens are spent after it. Evaluations always let it try on.",
       ),
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
+    kvOnUpdate: z
+      .enum(["keep", "recompute"])
+      .default("keep")
+      .describe(
+        "What becomes of an episode's cached keys and values when the weights change under way. keep: it goes on with them, and the tokens after are stamped with both versions. recompute: its context is computed again first, so that every token is sampled wholly by one version, and `mismatch` can compare all of them.",
+      ),
+    bufferMb: count()
+      .default(1024)
+      .describe(
+        "Mebibytes that episodes may take between sampling and training, those that are being played at their longest; no group is begun beyond it, but for one batch.",
+      ),
   })
   .describe("How episodes are generated.");
 
@@ -65,14 +77,6 @@ const learnerSchema = z
   })
   .describe("The learner process.");
 
-const stalenessSchema = z
-  .strictObject({
-    maxLag: count()
-      .default(4)
-      .describe("Weight versions by which a group's oldest token may be older than the weights it trains."),
-  })
-  .describe("How far generation may run ahead of training.");
-
 const verifySchema = z
   .strictObject({
     fraction: fraction()
@@ -85,8 +89,38 @@ const checkpointSchema = z
   .strictObject({
     every: z.int().min(0).default(10).describe("Steps between checkpoints; 0 = only at the end."),
     keep: count().default(2).describe("Newest checkpoints kept on disk."),
+    onError: z
+      .enum(["stop", "continue"])
+      .default("stop")
+      .describe(
+        "When a checkpoint cannot be written, on a full disk say. stop: the run ends with the cause. continue: it says so, keeps the previous checkpoint and goes on to the next one; lines of metrics wait in memory for room. The last checkpoint of a run must be written either way.",
+      ),
   })
   .describe("Checkpoints.");
+
+const recoverySchema = z
+  .strictObject({
+    tries: count()
+      .max(100)
+      .default(5)
+      .describe("Tries of an episode that its environment fails, before its group is left out and another is played."),
+    episodeSeconds: count()
+      .default(1800)
+      .describe("Seconds after which one try of an episode counts as hung, and is played anew."),
+    stallSeconds: z
+      .int()
+      .min(10)
+      .default(180)
+      .describe(
+        "Seconds without progress after which a process that has work counts as hung: it is killed and restarted. At least twice the longest that an environment may take for an answer.",
+      ),
+    restarts: z
+      .int()
+      .min(0)
+      .default(5)
+      .describe("Restarts of a process without an episode, or of the learner without a new step, before the run ends."),
+  })
+  .describe("What is done when something fails or hangs.");
 
 const evaluationSchema = z
   .strictObject({
@@ -109,10 +143,7 @@ export const trainSchema = z
     model: modelSchema,
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
-    mode: z
-      .enum(["async", "sync"])
-      .default("async")
-      .describe("async: generation and training never wait for each other. sync: they alternate, bit-reproducible."),
+    mode: modeField,
     device: deviceField,
     webgpu: webgpuSection,
     tasks: trainTasksField,
@@ -125,6 +156,7 @@ export const trainSchema = z
     staleness: stalenessSchema.prefault({}),
     verify: verifySchema.prefault({}),
     checkpoint: checkpointSchema.prefault({}),
+    recovery: recoverySchema.prefault({}),
     evaluation: evaluationSchema.prefault({}),
   })
   .describe("Config of `agentrl train`.");
@@ -134,11 +166,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   ...webgpuNoEffect,
-  {
-    path: "staleness.maxLag",
-    when: (c) => c.mode === "sync",
-    why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
-  },
+  ...stalenessNoEffect,
   ...algorithmNoEffect,
   ...crossPolicyNoEffect,
   ...filtersNoEffect,
@@ -153,6 +181,11 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
     path: "checkpoint.keep",
     when: (c) => c.checkpoint.every === 0,
     why: "checkpoint.every is 0: there is only the final checkpoint",
+  },
+  {
+    path: "checkpoint.onError",
+    when: (c) => c.checkpoint.every === 0,
+    why: "checkpoint.every is 0: there is only the final checkpoint, which must be written",
   },
   ...(["evaluation.episodes", "evaluation.split", "evaluation.temperature", "evaluation.panels"] as const).map(
     (path) => ({

@@ -115,6 +115,8 @@ type LayerBuffers = Buffers<ReturnType<typeof trainLayerPlan>>;
 type SharedBuffers = Buffers<ReturnType<typeof trainSharedPlan>>;
 
 export class TrainPass {
+  /** Forward and backward passes begun. */
+  count = 0;
   readonly #device: Device;
   readonly #config: ModelConfig;
   readonly #limits: TrainLimits;
@@ -157,6 +159,7 @@ export class TrainPass {
     weights: ComputeWeights,
     batch: PackedBatch,
   ): Promise<{ logProbs: Float32Array; entropies: Float32Array; values: Float32Array }> {
+    this.count++;
     const device = this.#device;
     const config = this.#config;
     const shared = this.#shared;
@@ -219,6 +222,7 @@ export class TrainPass {
    * @throws AgentRLError PIPELINE without a forward pass to go back through, or when lengths differ.
    */
   async backward(weights: ComputeWeights, derivatives: Derivatives, grads: Weights): Promise<void> {
+    this.count++;
     const pending = this.#pending;
     this.#pending = undefined;
     if (pending === undefined) {

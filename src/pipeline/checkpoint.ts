@@ -1,7 +1,7 @@
 /**
  * Checkpoints: weights, optimizer, step and the set of trained group numbers. A checkpoint is written to a temporary
- * folder, every file synced, the folder renamed, and only then does `latest` move (by rename as well). So whatever
- * happens, and when, `latest` names a whole checkpoint.
+ * folder, every file synced, the folder renamed, and only then does `latest` move (by rename as well). What `latest` names
+ * is never touched before. So whatever happens, and when, `latest` names a whole checkpoint.
  */
 import {
   closeSync,
@@ -17,6 +17,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { isOrphaned } from "../end-with-parent.ts";
 import { AgentRLError } from "../errors.ts";
 import { type ModelText, saveModelFolder } from "../model/files.ts";
 import { openSafetensors, writeSafetensors } from "../model/safetensors.ts";
@@ -56,34 +57,72 @@ export interface CheckpointContent {
 }
 
 const latestFile = "latest";
+const stateFile = "state.json";
 const optimizerFile = "optimizer.safetensors";
 const criticFile = "critic.safetensors";
 
 /** Folder of the newest checkpoint, or null. */
 export function latestCheckpoint(folder: string): string | null {
+  const name = latestName(folder);
+  return name === null ? null : join(folder, name);
+}
+
+function latestName(folder: string): string | null {
   const pointer = join(folder, latestFile);
-  if (!existsSync(pointer)) return null;
-  return join(folder, readFileSync(pointer, "utf8").trim());
+  return existsSync(pointer) ? readFileSync(pointer, "utf8").trim() : null;
+}
+
+/** The step's name, with a number where `latest` names another checkpoint of the same step. */
+function nameFor(folder: string, step: number, state: string): string {
+  const plain = `step-${String(step).padStart(6, "0")}`;
+  const latest = latestName(folder);
+  if (latest?.split(".")[0] !== plain) return plain;
+  const file = join(folder, latest, stateFile);
+  if (existsSync(file) && readFileSync(file, "utf8") === state) return latest;
+  return `${plain}.${Number(latest.split(".")[1] ?? 0) + 1}`;
+}
+
+/** What processes that were killed while they wrote have left, all but `mine`. */
+function removeUnfinished(folder: string, mine: string): void {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    const writer = /^\.step-[\d.]+\.(\d+)\.tmp$/.exec(name)?.[1];
+    if (writer !== undefined && path !== mine && !isAlive(Number(writer))) rmSync(path, { recursive: true });
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== "ESRCH";
+  }
 }
 
 /**
  * @returns the checkpoint's folder.
- * @throws AgentRLError "DISK" when it cannot be written; the previous checkpoint and `latest` are untouched.
+ * @throws AgentRLError "DISK" when it cannot be written; the previous checkpoint and `latest` are untouched. "PIPELINE" when
+ * this process's supervisor is gone: the folder is the run's next start's.
  */
 export function writeCheckpoint(folder: string, content: CheckpointContent, keep: number): string {
-  const name = `step-${String(content.state.step).padStart(6, "0")}`;
+  const state = `${JSON.stringify(content.state, null, 2)}\n`;
+  const name = nameFor(folder, content.state.step, state);
   const target = join(folder, name);
-  const temporary = join(folder, `.${name}.tmp`);
+  // A run that ends or begins where it has a checkpoint has nothing to write.
+  if (name === latestName(folder)) return target;
+  const temporary = join(folder, `.${name}.${process.pid}.tmp`);
   try {
-    rmSync(temporary, { recursive: true, force: true });
     mkdirSync(temporary, { recursive: true });
+    removeUnfinished(folder, temporary);
     saveModelFolder(join(temporary, "model"), { ...content.model, tensors: content.tensors });
     writeVectors(join(temporary, optimizerFile), content.optimizer);
     if (content.critic !== undefined) writeVectors(join(temporary, criticFile), { ...content.critic });
     for (const [version, weights] of content.stale ?? [])
       writeVectors(join(temporary, staleFile(version)), { weights });
-    writeFileSync(join(temporary, "state.json"), `${JSON.stringify(content.state, null, 2)}\n`, { flush: true });
+    writeFileSync(join(temporary, stateFile), state, { flush: true });
     syncTree(temporary);
+    if (isOrphaned()) throw new AgentRLError("PIPELINE", "The supervisor is gone: its next start goes on from before");
     rmSync(target, { recursive: true, force: true });
     renameSync(temporary, target);
     syncFolder(folder);
@@ -114,10 +153,20 @@ export function readCheckpoint(folder: string): {
   optimizer: { m: Float32Array; v: Float32Array };
   critic?: ValueHeadState;
 } {
-  const file = join(folder, "state.json");
-  let state: CheckpointState;
+  const critic = join(folder, criticFile);
+  return {
+    state: readState(folder),
+    modelFolder: join(folder, "model"),
+    optimizer: readVectors(join(folder, optimizerFile), ["m", "v"]),
+    ...(existsSync(critic) && { critic: readVectors(critic, ["weights", "m", "v"]) }),
+  };
+}
+
+/** @throws AgentRLError "CHECKPOINT" */
+export function readState(folder: string): CheckpointState {
+  const file = join(folder, stateFile);
   try {
-    state = stateSchema.parse(JSON.parse(readFileSync(file, "utf8")));
+    return stateSchema.parse(JSON.parse(readFileSync(file, "utf8")));
   } catch (error) {
     throw new AgentRLError("CHECKPOINT", "A checkpoint's state cannot be read", {
       where: file,
@@ -127,13 +176,6 @@ export function readCheckpoint(folder: string): {
       cause: error,
     });
   }
-  const critic = join(folder, criticFile);
-  return {
-    state,
-    modelFolder: join(folder, "model"),
-    optimizer: readVectors(join(folder, optimizerFile), ["m", "v"]),
-    ...(existsSync(critic) && { critic: readVectors(critic, ["weights", "m", "v"]) }),
-  };
 }
 
 /** Weights of a stale copy, as the board holds them. @throws AgentRLError MODEL_FILE */
@@ -163,7 +205,7 @@ function staleFile(version: number): string {
 
 function prune(folder: string, newest: string, keep: number): void {
   const names = readdirSync(folder)
-    .filter((name) => /^step-\d+$/.test(name) && name <= newest)
+    .filter((name) => /^step-\d+(\.\d+)?$/.test(name) && name <= newest)
     .sort();
   for (const name of names.slice(0, Math.max(0, names.length - keep))) {
     rmSync(join(folder, name), { recursive: true, force: true });

@@ -7,22 +7,36 @@ import { fileURLToPath } from "node:url";
 import { nodeOptions } from "../child-options.ts";
 import { endWithParent } from "../end-with-parent.ts";
 import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { type Clock, realClock } from "./clock.ts";
 
 const keptLines = 40;
+const keptCharacters = 2_000;
+
+export interface ChildEnd {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
 
 export interface Child<To, From> {
   readonly name: string;
-  readonly process: ChildProcess;
+  /** A message to a child that is gone is lost: its end is handled where `ended` is awaited. */
   send(message: To): void;
+  onMessage(handler: (message: From) => void): void;
+  /** SIGKILL. */
+  kill(): void;
   /** Last lines that it wrote to stderr. */
   lastLines(): string;
   /** Resolves with how it ended. */
-  readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-  readonly onMessage: (handler: (message: From) => void) => void;
+  readonly ended: Promise<ChildEnd>;
+}
+
+/** One that is a process of this machine. */
+export interface ChildProcessOf<To, From> extends Child<To, From> {
+  readonly process: ChildProcess;
 }
 
 /** @param module URL of the child's entry file. */
-export function startChild<To, From>(name: string, module: URL): Child<To, From> {
+export function startChild<To, From>(name: string, module: URL): ChildProcessOf<To, From> {
   const file = fileURLToPath(module);
   const child = fork(file, [], {
     execArgv: nodeOptions(file),
@@ -34,14 +48,13 @@ export function startChild<To, From>(name: string, module: URL): Child<To, From>
   child.stderr?.setEncoding("utf8");
   child.stderr?.on("data", (text: string) => {
     const parts = (partial + text).split("\n");
-    partial = parts.pop() ?? "";
-    lines.push(...parts);
+    partial = (parts.pop() ?? "").slice(-keptCharacters);
+    lines.push(...parts.map((line) => line.slice(0, keptCharacters)));
     lines.splice(0, Math.max(0, lines.length - keptLines));
   });
-  const ended = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) => {
+  const ended = new Promise<ChildEnd>((resolve) => {
     child.once("close", (code, signal) => resolve({ code, signal }));
   });
-  // A send to a child that has just died fails; its end is handled where `ended` is awaited.
   child.on("error", (error) => lines.push(`ipc: ${error.message}`));
   return {
     name,
@@ -49,20 +62,22 @@ export function startChild<To, From>(name: string, module: URL): Child<To, From>
     send: (message) => {
       if (child.connected) child.send(message as object);
     },
+    onMessage: (handler) => child.on("message", (message) => handler(message as From)),
+    kill: () => child.kill("SIGKILL"),
     lastLines: () => [...lines, partial].filter((line) => line !== "").join("\n"),
     ended,
-    onMessage: (handler) => child.on("message", (message) => handler(message as From)),
   };
 }
 
 /** Stops the child, with a bound on how long that may take. */
 export async function endChild(
-  child: Pick<Child<{ type: "stop" }, never>, "send" | "process" | "ended">,
+  child: Pick<Child<{ type: "stop" }, never>, "send" | "kill" | "ended">,
+  clock: Clock = realClock,
 ): Promise<void> {
   child.send({ type: "stop" });
-  const kill = setTimeout(() => child.process.kill("SIGKILL"), 3_000);
+  const kill = clock.after(3_000, () => child.kill());
   await child.ended;
-  clearTimeout(kill);
+  kill.cancel();
 }
 
 /** What a child failed in, as an error of this process. */

@@ -3,15 +3,17 @@
  * and (later) serving run this same loop, so what is measured is what is trained.
  */
 import { currentPolicy } from "../config/cross-policy.ts";
-import type { EndReason, Environment, Message, Session, StepResult } from "../env/environment.ts";
-import { AgentRLError, oneLine } from "../errors.ts";
+import type { EndReason, Environment, Message, Session } from "../env/environment.ts";
 import type { Conversation, TurnEnd } from "../generate/engine.ts";
 import type { Sampling, SeedWords } from "../generate/sampling.ts";
 import { EpisodeRecord } from "../rl/episode-record.ts";
 import { PolicyId, type Trajectory, type Turn } from "../rl/trajectory.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import { realClock } from "./clock.ts";
+import { assertNoFault, deadlineOf, withDeadline } from "./environment-faults.ts";
 import { EnginePolicy, type EpisodePool } from "./turn-policy.ts";
+import { Waits } from "./waits.ts";
 
 /** The policy's text side: how messages become tokens and back. */
 export interface Dialect {
@@ -40,73 +42,8 @@ export interface EpisodeRequest {
   sampling: Sampling;
   seed: SeedWords;
   identity: { task: string; split: string; index: number; group: number; sample: number; seed: number };
-}
-
-/** Milliseconds for a start or a step of an environment that sets itself no deadline. */
-const unboundedMs = 60_000;
-/** So that an environment's own deadline, which says more, comes first. */
-const marginMs = 5_000;
-
-/**
- * Milliseconds after which a start, a step or a close of this environment counts as hung. Where the environment has a
- * deadline of its own (`stepTimeoutMs`), that one decides, also above a minute; this one is for what slips through it.
- */
-export function deadlineOf({ stepTimeoutMs = 0 }: Environment): number {
-  return Math.max(unboundedMs, stepTimeoutMs + marginMs);
-}
-
-/** Rejects with AgentRLError "ENVIRONMENT" after `ms`: an environment that hangs must not hang the run. */
-export async function withDeadline<T>(work: Promise<T>, ms: number, what: string): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(
-        new AgentRLError("ENVIRONMENT", `${what} did not answer in time`, { expected: `an answer within ${ms} ms` }),
-      );
-    }, ms);
-  });
-  try {
-    return await Promise.race([work, deadline]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
-
-/**
- * Starts a session within the environment's deadline; one that comes up after all is not left open.
- * @throws AgentRLError ENVIRONMENT
- */
-export async function startSession(
-  environment: Environment,
-  split: string,
-  index: number,
-  seed: number,
-): Promise<Session> {
-  const opening = environment.start(split, index, seed);
-  try {
-    return await withDeadline(opening, deadlineOf(environment), `${environment.name} start`);
-  } catch (error) {
-    opening.then(
-      (late) => late.close(),
-      () => {},
-    );
-    throw error;
-  }
-}
-
-/** Whether it is a fault of the environment, for which the sample is played anew; all else is a bug or a broken machine. */
-export function isEnvironmentFault(error: unknown): error is AgentRLError {
-  return error instanceof AgentRLError && error.code === "ENVIRONMENT";
-}
-
-/** @throws AgentRLError ENVIRONMENT, with what it said, when the step ended the episode by a fault of the environment. */
-export function assertNoFault({ endReason, messages }: StepResult, where: string): void {
-  if (endReason !== "env error" && endReason !== "timeout") return;
-  const said = messages.at(-1)?.content;
-  throw new AgentRLError("ENVIRONMENT", `The environment ended an episode with '${endReason}'`, {
-    where,
-    ...(said !== undefined && { got: oneLine(said) }),
-  });
+  /** Where it says what it waits for. */
+  waits?: Waits;
 }
 
 /** Tokens of the first messages, ready to open a conversation with. */
@@ -120,6 +57,7 @@ export function promptTokens(dialect: Dialect, environment: Environment, message
  */
 export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
   const { session, conversation, pool, dialect, limits, sampling, seed, identity } = request;
+  const { waits = new Waits(realClock) } = request;
   const stepMs = deadlineOf(request.environment);
   const started = performance.now();
   const record = new EpisodeRecord();
@@ -139,7 +77,9 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
   while (endReason === null) {
     const start = record.length;
     const chosen = pool?.choose(turns.length);
-    const taken = await (chosen?.policy ?? current).take({ record, messages, turn: turns.length, options });
+    const taken = await waits.during("generation", () =>
+      (chosen?.policy ?? current).take({ record, messages, turn: turns.length, options }),
+    );
     const turn: Turn = { start, end: record.length, reward: 0, parseFailure: false };
     if (pool !== undefined) turn.policy = chosen?.name ?? currentPolicy;
     turns.push(turn);
@@ -155,7 +95,9 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     }
 
     const before = performance.now();
-    const result = await withDeadline(session.step(action), stepMs, `${identity.task} step`);
+    const result = await waits.during(`environment ${identity.task}`, () =>
+      withDeadline(session.step(action), stepMs, `${identity.task} step`),
+    );
     environmentMs += performance.now() - before;
     assertNoFault(result, `${identity.task} ${identity.split}[${identity.index}]`);
     turn.reward = result.reward;

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Action, EndReason, Environment, Message, Session, StepResult } from "../env/environment.ts";
 import { AgentRLError, oneLine } from "../errors.ts";
 import { mix32 } from "../rl/sampler.ts";
-import { assertNoFault, deadlineOf, isEnvironmentFault, startSession, withDeadline } from "./episode.ts";
+import { assertNoFault, deadlineOf, isEnvironmentFault, startSession, withDeadline } from "./environment-faults.ts";
 
 /** Which episode: a task of the split in one of the runs. */
 export interface EpisodeRef {

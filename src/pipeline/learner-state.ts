@@ -17,6 +17,7 @@ import { WeightBoard } from "../shm/weight-board.ts";
 import { BatchGradient } from "./batch-gradient.ts";
 import { batchMetrics } from "./batch-metrics.ts";
 import { readCheckpoint, readStaleWeights, writeCheckpoint } from "./checkpoint.ts";
+import type { Trainer } from "./learner-loop.ts";
 import type { GroupBooks, Setup } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import { maxLagOf } from "./plan.ts";
@@ -27,7 +28,7 @@ import type { StepMetrics } from "./step-metrics.ts";
 import { passSize, scheduleOf } from "./training-options.ts";
 import { Verifier } from "./verifier.ts";
 
-export class LearnerState {
+export class LearnerState implements Trainer<Trajectory> {
   step = 0;
   /** What the run that is resumed had used up. */
   books: GroupBooks = { trainedGroups: [] };
@@ -90,6 +91,11 @@ export class LearnerState {
     device ??= await openDevice(setup.device, setup.config.learner.threads, { config: model.config, rows });
     const board = WeightBoard.open(setup.board);
     return new LearnerState(setup, device, model, board);
+  }
+
+  /** Forward and backward passes so far. */
+  get passes(): number {
+    return this.#gradient.passes + this.#verifier.passes;
   }
 
   /** What a sample is trained on. */

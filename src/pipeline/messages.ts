@@ -5,6 +5,7 @@
 import type { TrainConfig } from "../config/train.ts";
 import type { EvalReport } from "../env/report.ts";
 import type { SamplingState } from "./coordinator.ts";
+import type { FaultCounts } from "./faults.ts";
 import type { ResolvedDevice } from "./open-device.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 
@@ -49,10 +50,23 @@ export type ToRollout =
   | { type: "evaluate"; step: number }
   | { type: "stop" };
 
+/** Once a second, from the event loop: that it turns, how much has been done, and what is being waited for. */
+export interface Pulse {
+  type: "pulse";
+  /** Rises whenever something moves. */
+  progress: number;
+  /** For people. */
+  doing: string;
+}
+
 export type FromRollout =
   | { type: "started" }
-  /** Groups it can take on top of what it was promised: all of its places at first, then one for each that ended. */
-  | { type: "room"; groups: number }
+  | Pulse
+  /**
+   * Groups it can take on top of what it was promised: all of its places at first, then one for each group that `ended`, all
+   * of whose samples are in the ring.
+   */
+  | { type: "room"; groups: number; ended?: number }
   /** The environment failed a sample of the group in every try: the group has ended without. */
   | { type: "faulted"; group: number; index: number; error: string }
   | { type: "evaluated"; step: number; reports: EvalReport[] }
@@ -61,29 +75,42 @@ export type FromRollout =
       abortedTokens: number;
       sampledTokens: number;
       rows: number;
-      retries: number;
+      /** Of these, rows that had been computed under older weights. */
+      recomputedRows: number;
+      /** Versions of the weights that were found to be the learner's. */
+      weightsVerified: number;
       engineSteps: number;
       /** Milliseconds in which the current policy's engine was computing, since the process began. */
       busyMs: number;
+      faults: Partial<FaultCounts>;
     }
   | { type: "failed"; message: string; code: string };
 
 export type ToLearner =
   | { type: "setup"; setup: Setup }
-  /** `spares` are used up beside the groups that are trained; `books` are those after the step. */
-  | { type: "train"; groups: number[]; spares: number[]; checkpoint: boolean; books: GroupBooks }
+  /** `spares` are used up beside the groups that are trained; `books` are those before the step, should it fail. */
+  | { type: "train"; groups: number[]; spares: number[]; books: GroupBooks }
   /** The group will not be trained: what came of it is forgotten. */
   | { type: "abandon"; group: number }
-  | { type: "checkpoint"; books: GroupBooks }
+  /**
+   * Of the step last trained, once its line of metrics is written: no run goes on from a step that has none. A `final` one
+   * that cannot be written is always an error.
+   */
+  | { type: "checkpoint"; books: GroupBooks; final: boolean }
   | { type: "stop" };
 
 export type FromLearner =
   | { type: "started" }
+  | Pulse
   | { type: "ready"; step: number; trainedGroups: [number, number][] }
-  /** `reward` is what the sample is trained on. */
-  | { type: "received"; group: number; sample: number; reward: number }
+  /** `reward` is what the sample is trained on, `bytes` what it takes until then, `tokens` those that were sampled. */
+  | { type: "received"; group: number; sample: number; reward: number; bytes: number; tokens: number }
+  /** A record of the ring that is of no use. */
+  | { type: "ignored"; fault: "duplicateSamples" | "lateSamples" | "corruptRecords" }
   | { type: "trained"; groups: number[]; metrics: StepMetrics }
   | { type: "saved"; step: number; folder: string }
+  /** The disk did not take it; the run goes on. */
+  | { type: "checkpointFailed"; step: number; error: string }
   | { type: "failed"; message: string; code: string };
 
 /** A set of numbers as ascending inclusive ranges: compact in a checkpoint, exact. */

@@ -19,6 +19,8 @@ export interface RunPlan {
   boardSlots: number;
   boardSlotBytes: number;
   ringBytes: number;
+  /** Of the longest episode that the context allows. */
+  largestRecordBytes: number;
   memory: MemoryEstimate;
   /** The loss in force, with its constants. */
   loss: string;
@@ -28,7 +30,7 @@ export interface RunPlan {
 const recordBytesPerToken = 4 + 1 + 4 + 4 + 1 + 4 + 4;
 
 export function maxLagOf(config: TrainConfig): number {
-  return config.mode === "sync" ? 0 : config.staleness.maxLag;
+  return { async: config.staleness.maxLag, "one-step-off": 1, sync: 0 }[config.mode];
 }
 
 export function conversationsOf(config: TrainConfig): number {
@@ -54,6 +56,7 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
     boardSlots,
     boardSlotBytes: layout.length * 4,
     ringBytes: Math.max(8 * 2 ** 20, 8 * largestRecord),
+    largestRecordBytes: largestRecord,
     memory: estimateMemory(model, {
       ...passSize(config),
       severalTasks: config.tasks.length > 1,

@@ -1,12 +1,14 @@
-/** The rollout processes of a run: started, given work as they have room for it, and restarted when they crash. */
+/** The rollout processes of a run: started, given work as they have room for it, and restarted when they crash or hang. */
 import { AgentRLError, type ErrorCode } from "../errors.ts";
 import { BusyShare } from "./busy-share.ts";
-import { type Child, endChild, relayed, startChild } from "./children.ts";
-import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
+import { type Child, type ChildEnd, endChild, relayed } from "./children.ts";
+import type { Clock } from "./clock.ts";
+import { addFaults, type FaultCounts, noFaults } from "./faults.ts";
+import { Liveness } from "./liveness.ts";
+import type { FromRollout, GroupLease, ToRollout } from "./messages.ts";
 
-/** Restarts of a process without one episode in between, after which its crash is taken for permanent. */
-const maxIdleRestarts = 5;
-const finalCodes: readonly ErrorCode[] = [
+/** Errors of the input, of what lies outside, or of the machine: restarting a rollout process would not mend them. */
+const finalCodes: readonly string[] = [
   "CONFIG",
   "MODEL_FILE",
   "TOKENIZER",
@@ -15,22 +17,28 @@ const finalCodes: readonly ErrorCode[] = [
   "ENDPOINT",
   "MEMORY",
   "NATIVE_ADDON",
-];
+] satisfies ErrorCode[];
 
-/** Sums over all processes, those that are gone included. */
-export interface FleetStats {
-  abortedTokens: number;
-  /** Tries that an environment failed. */
-  retries: number;
+export interface FleetOptions {
+  processes: number;
+  clock: Clock;
+  start(worker: number): Child<ToRollout, FromRollout>;
+  /** Restarts of a process without one of its episodes in between, after which its crash is taken for permanent. */
+  maxIdleRestarts: number;
+  /** Milliseconds without progress after which a process with work is taken for hung. */
+  stallMs: number;
+  /** Counts of what goes wrong in and with the processes. */
+  faults: FaultCounts;
+  events: FleetEvents;
 }
 
 export interface FleetEvents {
-  /** Anything came from a process. */
-  alive(): void;
   /** A process has set itself up. */
   ready(worker: number): void;
   /** A process has room for groups. */
   room(worker: number): void;
+  /** All samples of a group are on their way to the learner, or it has faulted. */
+  ended(worker: number, group: number): void;
   evaluated(message: Extract<FromRollout, { type: "evaluated" }>): void;
   faulted(message: Extract<FromRollout, { type: "faulted" }>): void;
   /** A process is gone with all that it was playing; another is started in its place. */
@@ -42,55 +50,57 @@ export interface FleetEvents {
 
 interface Member {
   child: Child<ToRollout, FromRollout>;
+  liveness: Liveness;
   /** It has set itself up and takes work. */
   ready: boolean;
   room: number;
+  /** Groups and evaluations that it has been given and not ended. */
+  working: number;
   idleRestarts: number;
-  stats: FleetStats;
+  stats: { abortedTokens: number; weightsVerified: number; faults: Partial<FaultCounts> };
   engine: BusyShare;
   replaced: boolean;
 }
 
 export class RolloutFleet {
-  readonly #setup: Setup;
-  readonly #module: URL;
-  readonly #events: FleetEvents;
+  readonly #options: FleetOptions;
   readonly #members: Member[] = [];
-  readonly #lostStats: FleetStats = { abortedTokens: 0, retries: 0 };
-  #restarts = 0;
+  readonly #lost = { abortedTokens: 0, weightsVerified: 0, faults: noFaults() };
   #ending = false;
 
-  /** @param module Entry file of a rollout process. */
-  constructor(setup: Setup, module: URL, events: FleetEvents) {
-    this.#setup = setup;
-    this.#module = module;
-    this.#events = events;
+  constructor(options: FleetOptions) {
+    this.#options = options;
   }
 
   get workers(): IterableIterator<number> {
     return this.#members.keys();
   }
 
-  get restarts(): number {
-    return this.#restarts;
+  get abortedTokens(): number {
+    return this.#living.reduce((sum, { stats }) => sum + stats.abortedTokens, this.#lost.abortedTokens);
   }
 
-  get stats(): FleetStats {
-    const all = [this.#lostStats, ...this.#members.filter(({ replaced }) => !replaced).map(({ stats }) => stats)];
-    return {
-      abortedTokens: all.reduce((sum, { abortedTokens }) => sum + abortedTokens, 0),
-      retries: all.reduce((sum, { retries }) => sum + retries, 0),
-    };
+  /** Versions of the weights that were found to be the learner's, summed over the processes. */
+  get weightsVerified(): number {
+    return this.#living.reduce((sum, { stats }) => sum + stats.weightsVerified, this.#lost.weightsVerified);
   }
 
   /** Share of the time since the last call in which the engines computed, a mean over the processes; null before they tell. */
   takeEngineShare(): number | null {
-    const shares = this.#members.map(({ engine }) => engine.take()).filter((share) => share !== null);
+    const shares = this.#living.map(({ engine }) => engine.take()).filter((share) => share !== null);
     return shares.length === 0 ? null : shares.reduce((sum, share) => sum + share, 0) / shares.length;
   }
 
-  start(processes: number): void {
-    for (let worker = 0; worker < processes; worker++) this.#start(worker, 0);
+  /** Faults that the processes have met with, those that are gone included. */
+  get faults(): FaultCounts {
+    return this.#living.reduce(
+      (sum, { stats }) => addFaults(sum, stats.faults),
+      addFaults(noFaults(), this.#lost.faults),
+    );
+  }
+
+  start(): void {
+    for (let worker = 0; worker < this.#options.processes; worker++) this.#start(worker, 0);
   }
 
   /** Groups that the process takes now. A dead one keeps its place until the next starts: what it were given would be lost. */
@@ -102,69 +112,119 @@ export class RolloutFleet {
   give(worker: number, leases: GroupLease[]): void {
     const member = this.#members[worker]!;
     member.room -= leases.length;
+    member.working += leases.length;
     member.child.send({ type: "lease", leases });
   }
 
   /** Asks the first process, unless it is being replaced: its successor will be `ready`. */
   evaluate(step: number): void {
-    const { child, ready, replaced } = this.#members[0]!;
-    if (ready && !replaced) child.send({ type: "evaluate", step });
+    const member = this.#members[0]!;
+    if (!member.ready || member.replaced) return;
+    member.working++;
+    member.child.send({ type: "evaluate", step });
   }
 
-  /** An episode came through: whatever crashes is not a crash at every start. */
-  delivered(): void {
-    for (const member of this.#members) member.idleRestarts = 0;
+  /** An episode of the process came through: whatever crashes is not a crash at every start. */
+  delivered(worker: number): void {
+    this.#members[worker]!.idleRestarts = 0;
+  }
+
+  /** Time goes by: what hangs is killed, and so restarted. */
+  tick(ms: number): void {
+    for (const { child, liveness, ready, working, replaced } of this.#members) {
+      if (replaced || !liveness.tick(ms, !ready || working > 0)) continue;
+      this.#options.faults.hungProcesses++;
+      this.#options.events.notice(`${liveness.describe(child.name)}; it is killed`);
+      // Until its end is told it is not found hung again.
+      liveness.moved();
+      child.kill();
+    }
+  }
+
+  get livenesses(): Liveness[] {
+    return this.#members.map(({ liveness }) => liveness);
+  }
+
+  /** For people: what each process waits for. */
+  describe(): string {
+    return this.#members
+      .map(({ child, liveness, replaced }) => `${child.name} ${replaced ? "is being restarted" : liveness.doing}`)
+      .join("; ");
   }
 
   async end(): Promise<void> {
     this.#ending = true;
-    await Promise.all(this.#members.map(({ child }) => endChild(child)));
+    await Promise.all(this.#members.map(({ child }) => endChild(child, this.#options.clock)));
+  }
+
+  get #living(): Member[] {
+    return this.#members.filter(({ replaced }) => !replaced);
   }
 
   #start(worker: number, idleRestarts: number): void {
-    const child = startChild<ToRollout, FromRollout>(`rollout ${worker}`, this.#module);
-    const stats = { abortedTokens: 0, retries: 0 };
-    const engine = new BusyShare(performance.now());
-    const member: Member = { child, ready: false, room: 0, idleRestarts, stats, engine, replaced: false };
+    const child = this.#options.start(worker);
+    const member: Member = {
+      child,
+      liveness: new Liveness(this.#options.stallMs),
+      ready: false,
+      room: 0,
+      working: 0,
+      idleRestarts,
+      stats: { abortedTokens: 0, weightsVerified: 0, faults: {} },
+      engine: new BusyShare(this.#options.clock.now()),
+      replaced: false,
+    };
     this.#members[worker] = member;
     child.onMessage((message) => this.#receive(worker, member, message));
-    child.send({ type: "setup", setup: this.#setup });
-    child.ended.then((how) => this.#ended(worker, member, how)).catch((error) => this.#events.failed(error));
+    child.ended.then((how) => this.#ended(worker, member, how)).catch((error) => this.#options.events.failed(error));
   }
 
   #receive(worker: number, member: Member, message: FromRollout): void {
     if (this.#ending || member.replaced) return;
-    const events = this.#events;
-    events.alive();
+    const { events } = this.#options;
+    if (message.type === "pulse") {
+      member.liveness.pulse(message);
+      return;
+    }
+    if (message.type === "stats") {
+      member.stats = message;
+      member.engine.report(this.#options.clock.now(), message.busyMs);
+      return;
+    }
+    member.liveness.moved();
     if (message.type === "room") {
       member.room += message.groups;
+      if (message.ended !== undefined) {
+        member.working--;
+        events.ended(worker, message.ended);
+      }
       if (!member.ready) {
         member.ready = true;
         events.ready(worker);
       }
       events.room(worker);
-    } else if (message.type === "stats") {
-      member.stats = { abortedTokens: message.abortedTokens, retries: message.retries };
-      member.engine.report(performance.now(), message.busyMs);
     } else if (message.type === "evaluated") {
+      member.working--;
       events.evaluated(message);
     } else if (message.type === "faulted") {
       events.faulted(message);
-    } else if (message.type === "failed" && isFinal(message.code)) {
+    } else if (message.type === "failed" && finalCodes.includes(message.code)) {
       events.failed(relayed(message, member.child.name));
     }
   }
 
-  #ended(worker: number, member: Member, how: { code: number | null; signal: string | null }): void {
+  #ended(worker: number, member: Member, how: ChildEnd): void {
     if (this.#ending || member.replaced) return;
     member.replaced = true;
     const { child, idleRestarts, stats } = member;
+    const { events, clock, maxIdleRestarts, faults } = this.#options;
     const cause = `exit ${how.signal ?? how.code}`;
-    this.#lostStats.abortedTokens += stats.abortedTokens;
-    this.#lostStats.retries += stats.retries;
-    this.#events.lost(worker);
+    this.#lost.abortedTokens += stats.abortedTokens;
+    this.#lost.weightsVerified += stats.weightsVerified;
+    addFaults(this.#lost.faults, stats.faults);
+    events.lost(worker);
     if (idleRestarts >= maxIdleRestarts) {
-      this.#events.failed(
+      events.failed(
         new AgentRLError("PIPELINE", "A rollout process keeps crashing", {
           where: `${child.name}, ${cause}, ${idleRestarts + 1} times without an episode`,
           got: child.lastLines(),
@@ -173,18 +233,10 @@ export class RolloutFleet {
       );
       return;
     }
-    this.#restarts++;
-    this.#events.notice(`${child.name} ended (${cause}) and is restarted ${child.lastLines()}`.trim());
-    setTimeout(
-      () => {
-        if (!this.#ending) this.#start(worker, idleRestarts + 1);
-      },
-      100 * 2 ** idleRestarts,
-    );
+    faults.rolloutRestarts++;
+    events.notice(`${child.name} ended (${cause}) and is restarted ${child.lastLines()}`.trim());
+    clock.after(100 * 2 ** idleRestarts, () => {
+      if (!this.#ending) this.#start(worker, idleRestarts + 1);
+    });
   }
-}
-
-/** Errors of the input, of what lies outside, or of the machine end the run: restarting a rollout process would not mend them. */
-function isFinal(code: string): boolean {
-  return finalCodes.includes(code as ErrorCode);
 }

@@ -2,7 +2,6 @@
  * The rollout process: leases groups from the supervisor, plays their episodes on one generation engine under whatever
  * weights are newest, and pushes every finished episode into the ring.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import { tokensPerTurnOf } from "../config/train-tasks.ts";
 import type { Environment } from "../env/environment.ts";
 import type { EvalReport } from "../env/report.ts";
@@ -13,20 +12,23 @@ import { mix32 } from "../rl/sampler.ts";
 import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
 import { connectToSupervisor } from "./children.ts";
+import { every, realClock } from "./clock.ts";
+import { closeSession, startSession } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
-import { type Dialect, isEnvironmentFault, promptTokens, runEpisode, startSession } from "./episode.ts";
+import { type Dialect, promptTokens, runEpisode } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
+import { GroupPlayer, type OpenGroup } from "./group-player.ts";
 import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import { conversationsOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
+import { Waits } from "./waits.ts";
+import { WeightCheck } from "./weight-check.ts";
 
-/** Tries for a sample, or for a group's first messages, before the group is given up. */
-const maxTries = 5;
 const ringTimeoutMs = 120_000;
-const reportMs = 1_000;
+const pulseMs = 1_000;
 
 class RolloutProcess {
   readonly #setup: Setup;
@@ -35,8 +37,9 @@ class RolloutProcess {
   readonly #dialect: Dialect;
   readonly #engine: Engine;
   readonly #pool: PolicyPool;
-  readonly #ring: Ring;
-  #retries = 0;
+  readonly #check: WeightCheck;
+  readonly #player: GroupPlayer;
+  readonly #waits = new Waits(realClock);
 
   private constructor(parts: {
     setup: Setup;
@@ -46,15 +49,32 @@ class RolloutProcess {
     engine: Engine;
     pool: PolicyPool;
     ring: Ring;
+    check: WeightCheck;
   }) {
-    this.#setup = parts.setup;
-    this.#send = parts.send;
+    const { setup, send, ring } = parts;
+    this.#setup = setup;
+    this.#send = send;
     this.#environments = parts.environments;
     this.#dialect = parts.dialect;
     this.#engine = parts.engine;
     this.#pool = parts.pool;
-    this.#ring = parts.ring;
-    setInterval(() => this.#report(), reportMs).unref();
+    this.#check = parts.check;
+    const { tries, episodeSeconds } = setup.config.recovery;
+    this.#player = new GroupPlayer({
+      clock: realClock,
+      tries,
+      tryMs: episodeSeconds * 1000,
+      open: (lease) => this.#openGroup(lease),
+      deliver: (record) => ring.push(record, { timeoutMs: ringTimeoutMs }),
+      send: (message) => {
+        // What a group met with is known when it ends.
+        this.#report();
+        send(message);
+      },
+      waits: this.#waits,
+      fail,
+    });
+    every(realClock, pulseMs, () => this.#pulse());
   }
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
@@ -65,16 +85,18 @@ class RolloutProcess {
     const environments = await Promise.all(config.tasks.map(openEnvironment));
     const ring = Ring.open(setup.ring);
     const { board, firstVersion: first } = setup;
-    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000 });
+    const check = new WeightCheck();
+    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000, check });
     const engine = new Engine({
       device,
       config: modelConfig,
       weights,
       maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
+      kvOnUpdate: config.rollout.kvOnUpdate,
     });
-    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board });
-    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring });
+    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board, check });
+    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring, check });
   }
 
   get places(): number {
@@ -83,18 +105,7 @@ class RolloutProcess {
   }
 
   take(leases: GroupLease[]): void {
-    for (const lease of leases) {
-      this.#playGroup(lease)
-        .catch((error: unknown) => {
-          if (!isEnvironmentFault(error)) throw error;
-          this.#send({ type: "faulted", group: lease.group, index: lease.index, error: error.message });
-        })
-        .then(() => {
-          this.#report();
-          this.#send({ type: "room", groups: 1 });
-        })
-        .catch(fail);
-    }
+    this.#player.take(leases);
   }
 
   /** Held-out episodes under the newest weights, beside the training ones. */
@@ -123,61 +134,41 @@ class RolloutProcess {
     this.#send({ type: "evaluated", step, reports });
   }
 
-  /** @throws AgentRLError ENVIRONMENT where a sample failed in every try. */
-  async #playGroup(lease: GroupLease): Promise<void> {
+  /** The prompt's keys and values are computed once and shared by all samples of the group. */
+  async #openGroup(lease: GroupLease): Promise<OpenGroup> {
     const task = this.#setup.config.tasks[lease.task]!;
     const environment = this.#environments[lease.task]!;
-    const prompt = await this.#retried(lease, async () => {
+    const prompt = await this.#waits.during(`environment ${environment.name}`, async () => {
       const first = await startSession(environment, task.split, lease.index, lease.seed);
-      await first.close();
+      await closeSession(first, environment);
       return promptTokens(this.#dialect, environment, first.messages);
     });
     this.#checkPrompt(prompt.length, task.name, lease);
-
-    // The prompt's keys and values are computed once and shared by all samples of the group.
     const root = this.#engine.open(prompt);
-    try {
-      await root.prefill();
-      const faults = await Promise.all(
-        lease.samples.map((sample) =>
-          this.#retried(lease, (attempt) => this.#playSample(lease, sample, attempt, root)).catch((error: unknown) => {
-            // The others end first: their tokens go on being sampled under the root.
-            if (isEnvironmentFault(error)) return error;
-            throw error;
-          }),
-        ),
-      );
-      for (const fault of faults) if (fault !== undefined) throw fault;
-    } finally {
-      root.close();
-    }
+    await this.#waits.during("generation", () => root.prefill());
+    return {
+      play: (sample, attempt, signal) => this.#playSample(lease, { sample, attempt, root, signal }),
+      close: () => root.close(),
+    };
   }
 
-  /** Does anew, after a pause that grows, what the environment or an endpoint fails in. @throws the last fault. */
-  async #retried<T>(lease: GroupLease, work: (attempt: number) => Promise<T>): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await work(attempt);
-      } catch (error) {
-        const outer = isEnvironmentFault(error) || (error instanceof AgentRLError && error.code === "ENDPOINT");
-        if (!outer || attempt >= maxTries) throw error;
-        this.#retries++;
-        this.#report();
-        await delay(50 * 2 ** attempt * (1 + mix32(lease.seed, attempt) / 2 ** 32));
-      }
-    }
-  }
-
-  async #playSample(lease: GroupLease, sample: number, attempt: number, root: Conversation): Promise<void> {
+  async #playSample(
+    lease: GroupLease,
+    { sample, attempt, root, signal }: { sample: number; attempt: number; root: Conversation; signal: AbortSignal },
+  ): Promise<Uint8Array> {
     const { config } = this.#setup;
     const task = config.tasks[lease.task]!;
     const environment = this.#environments[lease.task]!;
     const conversation = root.fork();
+    // A turn that is being generated ends with it.
+    signal.addEventListener("abort", () => conversation.close(), { once: true });
     // A policy whose own call hung the environment would sample that call again.
     const seed = { group: lease.group, sample, key: attempt === 1 ? config.seed : mix32(config.seed, attempt) };
     const pool = this.#pool.seat({ task: lease.task, tools: environment.tools, seed });
     try {
-      const session = await startSession(environment, task.split, lease.index, lease.seed);
+      const session = await this.#waits.during(`environment ${environment.name}`, () =>
+        startSession(environment, task.split, lease.index, lease.seed),
+      );
       try {
         const trajectory = await runEpisode({
           environment,
@@ -200,10 +191,11 @@ class RolloutProcess {
             sample,
             seed: lease.seed,
           },
+          waits: this.#waits,
         });
-        await this.#ring.push(encodeTrajectory(trajectory), { timeoutMs: ringTimeoutMs });
+        return encodeTrajectory(trajectory);
       } finally {
-        await session.close();
+        await closeSession(session, environment);
       }
     } finally {
       conversation.close();
@@ -227,19 +219,29 @@ class RolloutProcess {
     return { temperature, topK, topP, minP };
   }
 
-  #report(): void {
+  #pulse(): void {
+    const progress = this.#report() + this.#waits.ended;
+    this.#send({ type: "pulse", progress, doing: `waits for ${this.#waits.describe()}` });
+  }
+
+  /** @returns steps of the engines. */
+  #report(): number {
     const engines = [this.#engine.stats, ...this.#pool.stats];
-    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "steps") =>
+    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "recomputedRows" | "steps") =>
       engines.reduce((total, stats) => total + stats[of], 0);
+    const engineSteps = sum("steps");
     this.#send({
       type: "stats",
       abortedTokens: sum("abortedTokens"),
       sampledTokens: sum("sampledTokens"),
       rows: sum("rows"),
-      retries: this.#retries,
-      engineSteps: sum("steps"),
+      recomputedRows: sum("recomputedRows"),
+      weightsVerified: this.#check.verified,
+      engineSteps,
       busyMs: this.#engine.stats.busyMs,
+      faults: this.#player.faults,
     });
+    return engineSteps;
   }
 }
 

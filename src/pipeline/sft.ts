@@ -16,7 +16,7 @@ import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { ComputeCopy, Weights } from "../model/weights.ts";
 import { packMicroBatches, sampledCount } from "../rl/batch.ts";
-import { mix32 } from "../rl/sampler.ts";
+import { mix32, TaskSampler } from "../rl/sampler.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { openEnvironment } from "./environments.ts";
 import type { Dialect } from "./episode.ts";
@@ -166,7 +166,7 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
 
 /** Expert episodes as the task weights share them out; every one must have earned the full reward. */
 async function collectExperts(config: SftConfig, environments: Environment[]): Promise<ExpertEpisode[]> {
-  const sampler = taskMix(config.tasks, environments, config.seed);
+  const sampler = new TaskSampler(taskMix(config.tasks, environments), config.seed);
   const episodes: ExpertEpisode[] = [];
   for (let group = 0; group < config.episodes; group++) {
     const { task, index, seed } = sampler.draw(group);

@@ -2,14 +2,11 @@
 import type { TaskConfig } from "../config/sections.ts";
 import type { Environment } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
-import { type SamplerTask, TaskSampler } from "../rl/sampler.ts";
+import type { SamplerTask } from "../rl/sampler.ts";
 
 /** Tasks by their weights, and within a task its levels by theirs. */
-export function taskMix(tasks: readonly TaskConfig[], environments: readonly Environment[], seed: number): TaskSampler {
-  return new TaskSampler(
-    tasks.map((task, i) => ({ name: task.name, weight: task.weight, strata: strataOf(task, environments[i]!) })),
-    seed,
-  );
+export function taskMix(tasks: readonly TaskConfig[], environments: readonly Environment[]): SamplerTask[] {
+  return tasks.map((task, i) => ({ name: task.name, weight: task.weight, strata: strataOf(task, environments[i]!) }));
 }
 
 function strataOf({ name, split, levels }: TaskConfig, environment: Environment): SamplerTask["strata"] {

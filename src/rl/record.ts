@@ -26,24 +26,44 @@ export function encodeTrajectory(trajectory: Trajectory): Uint8Array {
   return packr.pack(record);
 }
 
-/** Throws AgentRLError "PIPELINE" when the arrays are not of one length. */
+/** A record that is not what `encodeTrajectory` writes. */
+export class NoTrajectory extends AgentRLError {
+  constructor(record: Record<string, unknown>, got: string, expected = "what encodeTrajectory writes") {
+    const where = `group ${String(record.group)}, sample ${String(record.sample)}`;
+    super("PIPELINE", "A record is not a trajectory", { where, got, expected });
+  }
+}
+
+/** @throws NoTrajectory */
 export function decodeTrajectory(bytes: Uint8Array): Trajectory {
-  const record = packr.unpack(bytes) as Record<string, unknown>;
+  const record = unpack(bytes);
   let length = -1;
   for (const name of names) {
-    const raw = record[name] as Uint8Array;
+    const raw = record[name];
+    if (!(raw instanceof Uint8Array)) throw new NoTrajectory(record, `no array ${name}`);
+    if (raw.length % arrays[name].BYTES_PER_ELEMENT !== 0)
+      throw new NoTrajectory(record, `${raw.length} bytes of ${name}`);
     // A copy: a view into the record need not be aligned for 4-byte elements.
-    const own = new Uint8Array(raw).buffer;
-    const value = new arrays[name](own);
+    const value = new arrays[name](new Uint8Array(raw).buffer);
     if (length >= 0 && value.length !== length) {
-      throw new AgentRLError("PIPELINE", "A trajectory's arrays differ in length", {
-        where: `group ${String(record.group)}, sample ${String(record.sample)}, array ${name}`,
-        got: value.length,
-        expected: `${length}`,
-      });
+      throw new NoTrajectory(record, `${value.length} elements of ${name}`, `${length}, as of the arrays before it`);
     }
     length = value.length;
     record[name] = value;
   }
+  for (const name of ["group", "sample"]) {
+    if (!Number.isSafeInteger(record[name])) throw new NoTrajectory(record, `${name} ${String(record[name])}`);
+  }
   return record as unknown as Trajectory;
+}
+
+function unpack(bytes: Uint8Array): Record<string, unknown> {
+  let record: unknown;
+  try {
+    record = packr.unpack(bytes);
+  } catch (error) {
+    throw new NoTrajectory({}, (error as Error).message);
+  }
+  if (typeof record !== "object" || record === null) throw new NoTrajectory({}, typeof record);
+  return record as Record<string, unknown>;
 }

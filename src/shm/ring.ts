@@ -67,6 +67,9 @@ interface PendingPush extends Waiting {
 
 const defaultTimeoutMs = 60_000;
 
+/** A record that failed its checksum. It has been dropped; the ring goes on. */
+export class CorruptRecord extends AgentRLError {}
+
 function woken(status: number): Woken {
   if (status === Status.cancelled) return "cancelled";
   return status === Status.again || status === Status.timeout || status === Status.busy ? "not yet" : "ready";
@@ -282,7 +285,7 @@ export class Ring {
           hint: "create the ring with more capacityBytes",
         });
       case Status.corrupt:
-        return new AgentRLError("SHARED_MEMORY", "a ring record failed its checksum and was dropped", {
+        return new CorruptRecord("SHARED_MEMORY", "a ring record failed its checksum and was dropped", {
           where: `${where}, record ${sequence} of ${bytes} bytes`,
           expected: "the CRC32C that its producer wrote",
           hint: "another process has written into the shared memory, or the memory is faulty",

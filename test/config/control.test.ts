@@ -39,6 +39,8 @@ describe("without effect", () => {
     ["lossWeight: 2", null, "", "tasks.0.lossWeight", "there is one task"],
     ["minShare: 0.5", null, "", "tasks.0.minShare", "there is one task"],
     ["minShare: 0.2", "", "mode: sync", "tasks.0.minShare", "mode is sync"],
+    ["minShare: 0.2", "", "mode: one-step-off", "tasks.0.minShare", "in the order of issue"],
+    ["minShare: 0.2", "", "staleness: {overdue: wait}", "tasks.0.minShare", "in the order of issue"],
     ["algorithm: {gamma: 0.5}", "", "", "tasks.0.algorithm.gamma", "belongs to advantage gigpo"],
     // Each entry by its own advantage: the first one's gamma does something.
     [

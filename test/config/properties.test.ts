@@ -65,11 +65,25 @@ const configs = fc
         fc.tuple(...names.map((name) => subsetOf(fields.properties!.tasks!.items!).map((task) => ({ ...task, name })))),
       ),
   })
-  .map(({ top, sections: chosen, tasks }) => ({ model: { path: "model" }, steps: 1, ...top, ...chosen, tasks }))
-  .filter((raw) => {
-    const config = trainSchema.parse(raw);
-    return trainConflicts(config).length === 0 && noEffect(trainNoEffect, config, pathsOf(raw)).length === 0;
-  });
+  .map(({ top, sections: chosen, tasks }) =>
+    withEffect({ model: { path: "model" }, steps: 1, ...top, ...chosen, tasks }),
+  )
+  .filter((raw) => trainConflicts(trainSchema.parse(raw)).length === 0);
+
+type Raw = Record<string, unknown>;
+
+/** Without the options that have no effect: few random configs have none. */
+function withEffect(raw: Raw): Raw {
+  const idle = noEffect(trainNoEffect, trainSchema.parse(raw), pathsOf(raw));
+  if (idle.length === 0) return raw;
+  const rest = structuredClone(raw);
+  for (const { path } of idle) {
+    const keys = path.split(".");
+    const last = keys.pop()!;
+    delete (keys.length === 0 ? rest : (at(rest, keys.join(".")) as Raw))[last];
+  }
+  return withEffect(rest);
+}
 
 function pathsOf(value: unknown, prefix = ""): string[] {
   if (value === null || typeof value !== "object") return [prefix];

@@ -228,7 +228,7 @@ describe("Coordinator", () => {
       expect(coordinator.nextBatch()).toBeNull();
       deliver(4, false);
       // 0, 2 and 3 are silent; two of them may be thrown away, and 3, the last, takes the third place.
-      expect(coordinator.nextBatch()).toEqual({ groups: [1, 3, 4], spares: [0, 2] });
+      expect(coordinator.nextBatch()).toEqual({ groups: [1, 3, 4], spares: [0, 2], dropped: [] });
       coordinator.trained([1, 3, 4]);
       expect([...coordinator.trainedGroups].sort()).toEqual([0, 1, 2, 3, 4]);
       expect(leased()).toEqual([5, 6, 7]);
@@ -242,7 +242,7 @@ describe("Coordinator", () => {
     coordinator.received(1, 0, 1);
     expect(coordinator.nextBatch()).toBeNull();
     coordinator.received(0, 0, 1);
-    expect(coordinator.nextBatch()).toEqual({ groups: [0, 1], spares: [] });
+    expect(coordinator.nextBatch()).toEqual({ groups: [0, 1], spares: [], dropped: [] });
     coordinator.trained([0, 1]);
     expect(coordinator.lease(0, 10).map((lease) => lease.draw.group)).toEqual([2, 3]);
   });

@@ -5,8 +5,10 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncate
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { stringify } from "yaml";
+import { readMetrics } from "../../src/observe/metrics.ts";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
+import type { RunStep } from "../../src/pipeline/train.ts";
 import { failureOf } from "../failure.ts";
 import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
 
@@ -81,26 +83,49 @@ describe("a full disk", () => {
 });
 
 describe("a killed process", () => {
-  it("(the learner) ends the run with an error that names the checkpoint to go on from", async () => {
-    const options = runOptions(folder.path, "learner-killed", settings({ steps: 40 }));
-    const error = await failureOf(
-      run({
-        ...options,
-        onEvent: (event) => {
-          if (event.type !== "checkpoint" || event.step !== 2) return;
-          const [learner] = descendants(process.pid, "pipeline/learner.ts");
-          process.kill(learner!, "SIGKILL");
-        },
-      }),
-    );
-    expect(error.message).toMatch(/learner process ended[\s\S]*SIGKILL[\s\S]*--resume/);
-    const { state } = readCheckpoint(latestCheckpoint(join(options.out, "checkpoints"))!);
-    const again = await run({
-      ...runOptions(folder.path, "learner-killed", settings({ steps: state.step + 2 })),
-      resume: true,
+  it("(the learner) is started again from the last checkpoint, and every group is trained once", async () => {
+    const notices: string[] = [];
+    let kills = 0;
+    const options = runOptions(folder.path, "learner-killed", settings({ checkpoint: { every: 2 } }));
+    const { summary, steps } = await run({
+      ...options,
+      onEvent: (event) => {
+        if (event.type === "notice") notices.push(event.message);
+        // A step beyond the checkpoint: it is lost, and trained again.
+        if (event.type !== "step" || event.metrics.step !== 3 || kills++ > 0) return;
+        const [learner] = descendants(process.pid, "pipeline/learner.ts");
+        process.kill(learner!, "SIGKILL");
+      },
     });
-    const { trainedGroups } = readCheckpoint(again.summary.checkpoint).state;
-    expect(fromRanges(trainedGroups)).toEqual([...Array(2 * (state.step + 2)).keys()]);
+    expect(summary.steps).toBe(6);
+    expect(summary.faults.learnerRestarts).toBe(1);
+    expect(notices.join("\n")).toMatch(/learner process ended[\s\S]*SIGKILL[\s\S]*goes on from .*step-000002/);
+    expect(steps.map(({ step }) => step)).toEqual([1, 2, 3, 3, 4, 5, 6]);
+    expect(readMetrics<RunStep>(join(options.out, "metrics.jsonl")).map(({ step }) => step)).toEqual([
+      1, 2, 3, 4, 5, 6,
+    ]);
+    const { trainedGroups } = readCheckpoint(summary.checkpoint).state;
+    expect(fromRanges(trainedGroups)).toEqual([...Array(2 * 6).keys()]);
+  });
+
+  it("(the learner, whenever it starts) ends the run with its cause and its last lines", async () => {
+    const out = join(folder.path, "learner-cannot-start");
+    const stopped = run({
+      ...runOptions(
+        folder.path,
+        "learner-cannot-start",
+        settings({ checkpoint: { every: 10 }, recovery: { restarts: 1 } }),
+      ),
+      onEvent: (event) => {
+        if (event.type !== "step") return;
+        const [learner] = descendants(process.pid, "pipeline/learner.ts");
+        process.kill(learner!, "SIGKILL");
+      },
+    });
+    const error = await failureOf(stopped);
+    expect(error.code).toBe("PIPELINE");
+    expect(error.message).toMatch(/learner process keeps ending[\s\S]*SIGKILL[\s\S]*without a new step[\s\S]*--resume/);
+    expect(existsSync(join(out, "metrics.jsonl"))).toBe(true);
   });
 
   it("(the supervisor) leaves no child behind, and the run can be resumed", async () => {
@@ -148,16 +173,16 @@ describe("an environment that fails", () => {
     });
     expect(summary.steps).toBe(6);
     const last = steps.at(-1)!;
-    expect(notices.length).toBeGreaterThanOrEqual(last.abandonedGroups);
-    expect(last.abandonedGroups).toBeGreaterThan(0);
+    expect(notices.length).toBeGreaterThanOrEqual(last.faults.abandonedGroups);
+    expect(last.faults.abandonedGroups).toBeGreaterThan(0);
     for (const notice of notices) {
       expect(notice).toMatch(/^unwell, train\[\d+\] is left out: .*no way to (begin|go on)/);
     }
     for (const { tasks } of steps) {
       expect(Object.values(tasks).reduce((sum, { episodes }) => sum + episodes, 0)).toBe(2 * 4);
     }
-    // Four tries more for each that was given up.
-    expect(last.environmentRetries).toBeGreaterThanOrEqual(4 * last.abandonedGroups);
+    // Five tries for each that was given up.
+    expect(last.faults.environmentFaults).toBeGreaterThanOrEqual(5 * last.faults.abandonedGroups);
     const used = fromRanges(readCheckpoint(summary.checkpoint).state.trainedGroups);
     expect(used.length).toBe(2 * 6 + notices.length);
   });

@@ -196,7 +196,7 @@ describe("an asynchronous run", () => {
       },
     });
     expect(killed).toBe(2);
-    expect(summary.rolloutRestarts).toBe(2);
+    expect(summary.faults.rolloutRestarts).toBe(2);
     expect(steps.map((step) => step.step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     expect(fromRanges(readCheckpoint(summary.checkpoint).state.trainedGroups)).toEqual([...Array(40).keys()]);
     expect(summary.mismatch).toBe(0);
@@ -244,7 +244,7 @@ describe("an asynchronous run", () => {
         if (event.type === "step" && event.metrics.step === 2) process.kill(childrenOf(process.pid)[0]!, "SIGKILL");
       },
     });
-    expect(summary.rolloutRestarts).toBe(1);
+    expect(summary.faults.rolloutRestarts).toBe(1);
     expect(reports).toEqual([2, 4]);
   });
 

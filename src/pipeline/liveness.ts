@@ -1,0 +1,50 @@
+/** Whether something moves in a child process: its pulses tell, and every other message from it. */
+import type { Pulse } from "./messages.ts";
+
+export class Liveness {
+  readonly #stallMs: number;
+  #progress = -1;
+  #still = 0;
+  #moved = true;
+  #doing = "sets itself up";
+
+  /** @param stallMs Milliseconds without progress after which a process that has work is taken for hung. */
+  constructor(stallMs: number) {
+    this.#stallMs = stallMs;
+  }
+
+  /** What it last said that it does. */
+  get doing(): string {
+    return this.#doing;
+  }
+
+  pulse({ progress, doing }: Pulse): void {
+    this.#doing = doing;
+    if (progress === this.#progress) return;
+    this.#progress = progress;
+    this.moved();
+  }
+
+  moved(): void {
+    this.#still = 0;
+    this.#moved = true;
+  }
+
+  /** Whether anything moved since the last call. */
+  takeMoved(): boolean {
+    const moved = this.#moved;
+    this.#moved = false;
+    return moved;
+  }
+
+  /** @returns whether it is hung: it has had work and has not moved for too long. */
+  tick(ms: number, busy: boolean): boolean {
+    this.#still = busy ? this.#still + ms : 0;
+    return this.#still >= this.#stallMs;
+  }
+
+  /** As in "rollout 0 has not moved for 180 s: it waits for 3 for kg (the longest 181 s)". */
+  describe(name: string): string {
+    return `${name} has not moved for ${Math.round(this.#still / 1000)} s: it ${this.#doing}`;
+  }
+}
