@@ -217,6 +217,7 @@ export class Attempt {
       abortedTokens: this.#fleet.abortedTokens,
       droppedGroups: dropped.groups,
       droppedTokens: dropped.tokens,
+      engineShare: this.#fleet.takeEngineShare(),
       weightsVerified: this.#fleet.weightsVerified,
       bufferBytes,
       faults: addFaults(this.#fleet.faults, faults),

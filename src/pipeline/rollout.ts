@@ -238,6 +238,7 @@ class RolloutProcess {
       recomputedRows: sum("recomputedRows"),
       weightsVerified: this.#check.verified,
       engineSteps,
+      busyMs: this.#engine.stats.busyMs,
       faults: this.#player.faults,
     });
     return engineSteps;

@@ -87,9 +87,9 @@ class SimRollout {
 
   #report(): void {
     const { faults } = this.#player;
-    const counts = { abortedTokens: 0, recomputedRows: 0, weightsVerified: 0, rows: 0 };
-    const turns = { sampledTokens: this.#turns, engineSteps: this.#turns };
-    this.#options.process.emit({ type: "stats", ...counts, ...turns, faults: { ...faults } });
+    const counts = { abortedTokens: 0, sampledTokens: this.#turns, rows: 0, engineSteps: this.#turns };
+    const unmodelled = { recomputedRows: 0, weightsVerified: 0, busyMs: 0 };
+    this.#options.process.emit({ type: "stats", ...counts, ...unmodelled, faults: { ...faults } });
   }
 
   async #open(lease: GroupLease): Promise<OpenGroup> {
