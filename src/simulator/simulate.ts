@@ -50,6 +50,8 @@ export interface SimulateOptions {
   restarts?: number;
   /** Seconds that a try of an episode may take. */
   episodeSeconds?: number;
+  /** One task in so many ends the process that plays it. @default none does */
+  fatalEvery?: number;
   timing?: Partial<Timing>;
   faults?: Partial<FaultRates>;
   /** In order of time, which begins anew after each kill of the supervisor. */
@@ -115,6 +117,7 @@ class Simulator {
       ringBytes: 1 << 16,
       restarts: 20,
       episodeSeconds: 1800,
+      fatalEvery: Number.POSITIVE_INFINITY,
       ...options,
     };
     this.#timing = { ...defaultTiming, ...timing };
@@ -245,7 +248,7 @@ class Simulator {
   }
 
   #attempt(world: Clock, from: SavedBooks | null): Attempt {
-    const { groupSize, maxLag, places, ringBytes, seed, episodeSeconds } = this.#options;
+    const { groupSize, maxLag, places, ringBytes, seed, episodeSeconds, fatalEvery } = this.#options;
     const faults = this.#faults;
     const timing = this.#timing;
     const board = new SimBoard();
@@ -280,7 +283,7 @@ class Simulator {
       rollout: (worker) => {
         const process = new SimProcess<ToRollout, FromRollout>(`rollout ${worker}`, world);
         rollouts[worker] = process;
-        const limits = { places, tries: 5, tryMs: episodeSeconds * 1000 };
+        const limits = { places, tries: 5, tryMs: episodeSeconds * 1000, fatalEvery };
         const name = "simulated";
         startSimRollout({ process, ring, board, faults, timing, ...limits, seed: mixSeed(seed, this.#starts++), name });
         this.#endanger(process, "rollout");
