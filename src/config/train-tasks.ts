@@ -24,6 +24,19 @@ const taskAlgorithmSchema = z
   .prefault({})
   .describe("What differs from `algorithm` for this task, whose groups are then estimated by themselves.");
 
+/** Longer delays would run into the deadline of a step. */
+const mostLatencyMs = 60_000;
+const milliseconds = () => z.number().gt(0).max(mostLatencyMs);
+
+const latencySchema = z
+  .strictObject({
+    medianMs: milliseconds().describe("Half of all delays are shorter, in milliseconds."),
+    p99Ms: milliseconds().describe("All delays but one in a hundred are shorter, in milliseconds."),
+  })
+  .describe(
+    "Delays every start and every step of the training episodes by a time drawn from this log-normal distribution: to rehearse an environment that is slow.",
+  );
+
 const trainTaskSchema = taskSchema
   .extend({
     maxTokensPerTurn: count()
@@ -42,6 +55,7 @@ const trainTaskSchema = taskSchema
         "Least share of this task in every batch, in groups: the batch waits for them while they are being played, so that fast tasks cannot crowd a slow one out. With staleness.overdue drop it does not wait, and the share is one of the complete groups.",
       ),
     policies: policiesField,
+    latency: latencySchema.optional(),
     algorithm: taskAlgorithmSchema,
   })
   .describe("One task of the mix.");
@@ -155,6 +169,15 @@ export function trainTasksConflicts(config: Config): Conflict[] {
         got: maxTokensPerTurn,
         expected: `less than rollout.contextLimit = ${rollout.contextLimit}`,
         hint: `Lower tasks.${i}.maxTokensPerTurn or raise rollout.contextLimit.`,
+      });
+    }
+    if (task.latency !== undefined && task.latency.p99Ms <= task.latency.medianMs) {
+      conflicts.push({
+        path: `tasks.${i}.latency.p99Ms`,
+        what: `The delays of task ${task.name} have no tail: their 99th percentile is not above their median.`,
+        got: task.latency.p99Ms,
+        expected: `more than medianMs = ${task.latency.medianMs}`,
+        hint: "Raise p99Ms: 15 times the median is a long tail, twice the median a short one.",
       });
     }
     conflicts.push(...algorithmConflictsOf(config, i));

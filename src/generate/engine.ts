@@ -44,6 +44,8 @@ export interface EngineStats {
   /** Tokens thrown away because a conversation was closed in mid-turn. */
   abortedTokens: number;
   weightUpdates: number;
+  /** Milliseconds during which a step was being computed. */
+  busyMs: number;
 }
 
 interface Task {
@@ -66,6 +68,7 @@ export class Engine {
     sampledTokens: 0,
     abortedTokens: 0,
     weightUpdates: 0,
+    busyMs: 0,
   };
   readonly #pass: InferencePass;
   readonly #pages: CachePages;
@@ -192,7 +195,9 @@ export class Engine {
 
   async #loop(): Promise<void> {
     while (this.#tasks.size > 0) {
+      const started = performance.now();
       await this.#step();
+      this.stats.busyMs += performance.now() - started;
       // Lets environments answer and messages arrive between two steps.
       await new Promise<void>((resolve) => setImmediate(resolve));
     }

@@ -16,8 +16,11 @@ import type { StepMetrics } from "./step-metrics.ts";
 
 /** Groups of one task given up in a row, after which its environment is taken for broken. */
 const maxAbandonedInARow = 8;
-/** Milliseconds for a sample to get from the ring to the supervisor's books once its group has ended. */
-const arrivalMs = 30_000;
+/**
+ * Pulses of the learner, some seconds, for a sample to get from the ring to the supervisor's books once its group has ended.
+ * Counted in its own pulses: a learner that stands still has lost nothing.
+ */
+const arrivalPulses = 30;
 const tickMs = 1_000;
 /** A tick that comes this late says that the machine stood still, not that the processes did. */
 const jumpMs = 10_000;
@@ -85,7 +88,8 @@ export class Attempt {
   #failure: unknown = null;
   #over = false;
   /** Groups that ended, until their samples have had time to arrive. */
-  #ended: { group: number; worker: number; at: number }[] = [];
+  #ended: { group: number; worker: number; pulse: number }[] = [];
+  #learnerPulses = 0;
 
   constructor(options: AttemptOptions) {
     this.#options = options;
@@ -115,7 +119,7 @@ export class Attempt {
           if (worker === 0) for (const step of this.#log.evaluating) this.#fleet.evaluate(step);
         }),
         room: this.#guarded((worker) => this.#lease(worker)),
-        ended: (worker, group) => this.#ended.push({ group, worker, at: clock.now() }),
+        ended: (worker, group) => this.#ended.push({ group, worker, pulse: this.#learnerPulses }),
         evaluated: this.#guarded(({ step, reports }) => {
           this.#log.evaluated(step, reports);
           if (this.#coordinator.finished) this.#finalCheckpoint();
@@ -163,6 +167,8 @@ export class Attempt {
   #fromLearner(message: FromLearner): void {
     if (message.type === "pulse") {
       this.#liveness.pulse(message);
+      this.#learnerPulses++;
+      this.#lookForMissing();
       return;
     }
     this.#liveness.moved();
@@ -211,6 +217,7 @@ export class Attempt {
       abortedTokens: this.#fleet.abortedTokens,
       droppedGroups: dropped.groups,
       droppedTokens: dropped.tokens,
+      engineShare: this.#fleet.takeEngineShare(),
       weightsVerified: this.#fleet.weightsVerified,
       bufferBytes,
       faults: addFaults(this.#fleet.faults, faults),
@@ -369,13 +376,12 @@ export class Attempt {
       this.#liveness.moved();
       this.#learner.kill();
     }
-    this.#lookForMissing(now);
     this.#still = [this.#liveness, ...this.#fleet.livenesses].some((one) => one.takeMoved()) ? 0 : this.#still + ms;
     if (this.#still >= 3 * stallMs) this.#fail(this.#standstill());
   }
 
-  #lookForMissing(now: number): void {
-    const due = this.#ended.findIndex(({ at }) => now - at < arrivalMs);
+  #lookForMissing(): void {
+    const due = this.#ended.findIndex(({ pulse }) => this.#learnerPulses - pulse < arrivalPulses);
     for (const { group, worker } of this.#ended.splice(0, due < 0 ? this.#ended.length : due)) {
       const lost = this.#coordinator.missing(group, worker);
       if (lost === 0) continue;

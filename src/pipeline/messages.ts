@@ -80,6 +80,8 @@ export type FromRollout =
       /** Versions of the weights that were found to be the learner's. */
       weightsVerified: number;
       engineSteps: number;
+      /** Milliseconds in which the current policy's engine was computing, since the process began. */
+      busyMs: number;
       faults: Partial<FaultCounts>;
     }
   | { type: "failed"; message: string; code: string };

@@ -1,5 +1,6 @@
 /** The rollout processes of a run: started, given work as they have room for it, and restarted when they crash or hang. */
 import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { BusyShare } from "./busy-share.ts";
 import { type Child, type ChildEnd, endChild, relayed } from "./children.ts";
 import type { Clock } from "./clock.ts";
 import { addFaults, type FaultCounts, noFaults } from "./faults.ts";
@@ -57,6 +58,7 @@ interface Member {
   working: number;
   idleRestarts: number;
   stats: { abortedTokens: number; weightsVerified: number; faults: Partial<FaultCounts> };
+  engine: BusyShare;
   replaced: boolean;
 }
 
@@ -81,6 +83,12 @@ export class RolloutFleet {
   /** Versions of the weights that were found to be the learner's, summed over the processes. */
   get weightsVerified(): number {
     return this.#living.reduce((sum, { stats }) => sum + stats.weightsVerified, this.#lost.weightsVerified);
+  }
+
+  /** Share of the time since the last call in which the engines computed, a mean over the processes; null before they tell. */
+  takeEngineShare(): number | null {
+    const shares = this.#living.map(({ engine }) => engine.take()).filter((share) => share !== null);
+    return shares.length === 0 ? null : shares.reduce((sum, share) => sum + share, 0) / shares.length;
   }
 
   /** Faults that the processes have met with, those that are gone included. */
@@ -163,6 +171,7 @@ export class RolloutFleet {
       working: 0,
       idleRestarts,
       stats: { abortedTokens: 0, weightsVerified: 0, faults: {} },
+      engine: new BusyShare(this.#options.clock.now()),
       replaced: false,
     };
     this.#members[worker] = member;
@@ -179,6 +188,7 @@ export class RolloutFleet {
     }
     if (message.type === "stats") {
       member.stats = message;
+      member.engine.report(this.#options.clock.now(), message.busyMs);
       return;
     }
     member.liveness.moved();

@@ -4,6 +4,7 @@
  * seconds, and every fault that a run can meet can be injected.
  */
 import { AgentRLError } from "../errors.ts";
+import type { Overdue } from "../pipeline/batch-choice.ts";
 import { type Clock, every } from "../pipeline/clock.ts";
 import { Coordinator } from "../pipeline/coordinator.ts";
 import {
@@ -39,6 +40,7 @@ export interface SimulateOptions {
   groupSize?: number;
   groupsPerStep?: number;
   maxLag?: number;
+  overdue?: Overdue;
   processes?: number;
   /** Groups that a rollout process plays at once. */
   places?: number;
@@ -48,6 +50,8 @@ export interface SimulateOptions {
   restarts?: number;
   /** Seconds that a try of an episode may take. */
   episodeSeconds?: number;
+  /** One task in so many ends the process that plays it. @default none does */
+  fatalEvery?: number;
   timing?: Partial<Timing>;
   faults?: Partial<FaultRates>;
   /** In order of time, which begins anew after each kill of the supervisor. */
@@ -105,6 +109,7 @@ class Simulator {
       groupSize: 4,
       groupsPerStep: 4,
       maxLag: 2,
+      overdue: "pace",
       processes: 2,
       places: 8,
       checkpointEvery: 5,
@@ -112,6 +117,7 @@ class Simulator {
       ringBytes: 1 << 16,
       restarts: 20,
       episodeSeconds: 1800,
+      fatalEvery: Number.POSITIVE_INFINITY,
       ...options,
     };
     this.#timing = { ...defaultTiming, ...timing };
@@ -212,7 +218,7 @@ class Simulator {
   }
 
   #coordinator(from: SavedBooks | null): Coordinator {
-    const { groupSize, groupsPerStep, maxLag, steps, seed, bufferBytes } = this.#options;
+    const { groupSize, groupsPerStep, maxLag, overdue, steps, seed, bufferBytes } = this.#options;
     const indices = [...Array(200).keys()];
     const { step = 0, trainedGroups = [] } = from?.state ?? {};
     return new Coordinator({
@@ -220,6 +226,7 @@ class Simulator {
       groupSize,
       groupsPerStep,
       maxLag,
+      overdue,
       steps,
       buffer: { maxBytes: bufferBytes, largestEpisode },
       step,
@@ -241,7 +248,7 @@ class Simulator {
   }
 
   #attempt(world: Clock, from: SavedBooks | null): Attempt {
-    const { groupSize, maxLag, places, ringBytes, seed, episodeSeconds } = this.#options;
+    const { groupSize, maxLag, places, ringBytes, seed, episodeSeconds, fatalEvery } = this.#options;
     const faults = this.#faults;
     const timing = this.#timing;
     const board = new SimBoard();
@@ -276,7 +283,7 @@ class Simulator {
       rollout: (worker) => {
         const process = new SimProcess<ToRollout, FromRollout>(`rollout ${worker}`, world);
         rollouts[worker] = process;
-        const limits = { places, tries: 5, tryMs: episodeSeconds * 1000 };
+        const limits = { places, tries: 5, tryMs: episodeSeconds * 1000, fatalEvery };
         const name = "simulated";
         startSimRollout({ process, ring, board, faults, timing, ...limits, seed: mixSeed(seed, this.#starts++), name });
         this.#endanger(process, "rollout");

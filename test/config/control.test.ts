@@ -103,6 +103,7 @@ describe("what does not go together", () => {
       /sampling.adaptive.floor/,
     ],
     ["maxTokensPerTurn: 2048", "", "", "tasks.0.maxTokensPerTurn", /whole context/],
+    ["latency: {medianMs: 200, p99Ms: 200}", "", "", "tasks.0.latency.p99Ms", /no tail/],
     ["algorithm: {advantage: gigpo}", "", "algorithm: {advantage: gae-token}", "tasks.0.algorithm", /beside a critic/],
     [
       "algorithm: {advantage: rloo}",
@@ -147,6 +148,8 @@ describe("what does not go together", () => {
 
   it.each([
     ["lossWeight: -1", "tasks.0.lossWeight", "a number ≥ 0"],
+    ["latency: {medianMs: 0, p99Ms: 9}", "tasks.0.latency.medianMs", "a number > 0 and ≤ 60000"],
+    ["latency: {medianMs: 5, p99Ms: 60001}", "tasks.0.latency.p99Ms", "a number > 0 and ≤ 60000"],
     ["minShare: 1.5", "tasks.0.minShare", "a number ≥ 0 and ≤ 1"],
     ["algorithm: {advantage: gae-turn}", "tasks.0.algorithm.advantage", /^one of grpo/],
     ["algorithm: {incompletePenalty: 1}", "tasks.0.algorithm.incompletePenalty", "a number ≥ -1000 and ≤ 0"],

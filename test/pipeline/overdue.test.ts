@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { Overdue } from "../../src/pipeline/batch-choice.ts";
 import { type Batch, Coordinator } from "../../src/pipeline/coordinator.ts";
 import { TaskSampler } from "../../src/rl/sampler.ts";
+import { simulate } from "../../src/simulator/simulate.ts";
 
 const sampler = () =>
   new TaskSampler(
@@ -210,5 +211,38 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
     expect(lease()).toEqual([0, 10, 11]);
     deliver(0);
     expect(coordinator.nextBatch()).toEqual(batch([7, 8]));
+  });
+});
+
+describe("simulated runs whose environment sometimes takes a hundred times as long", () => {
+  const timing = { environment: { median: 200, p99: 20_000 } };
+  const play = (overdue: Overdue, maxLag = 2) => simulate({ steps: 25, seed: 3, overdue, maxLag, timing });
+
+  it("drop throws away what is too old, uses each number once and takes less time than waiting does", async () => {
+    const dropping = await play("drop");
+    const { droppedGroups } = dropping.lines.at(-1)!;
+    expect(dropping.violations).toEqual([]);
+    expect(dropping.groups.length).toBe(25 * 4);
+    expect(droppedGroups).toBeGreaterThan(0);
+    // Used up: what is trained and what is dropped, each once.
+    expect(new Set(dropping.groups).size).toBe(25 * 4);
+    expect(dropping.used.length).toBe(25 * 4 + droppedGroups);
+    // Samples of dropped groups that came nevertheless were of no use.
+    expect(dropping.lines.at(-1)!.faults.lateSamples).toBeGreaterThan(0);
+
+    for (const other of [await play("wait"), await play("pace")]) {
+      expect(other.violations).toEqual([]);
+      expect(other.lines.at(-1)!.droppedGroups).toBe(0);
+      expect(other.used.length).toBe(25 * 4);
+      expect(other.seconds).toBeGreaterThan(dropping.seconds);
+    }
+  });
+
+  it("wait trains the groups in the order of issue, one step off as well", async () => {
+    for (const maxLag of [2, 1]) {
+      const { groups, violations } = await play("wait", maxLag);
+      expect(violations).toEqual([]);
+      expect(groups).toEqual([...Array(25 * 4).keys()]);
+    }
   });
 });

@@ -49,6 +49,19 @@ describe("a simulated run", () => {
     );
   });
 
+  it("leaves out the tasks that end their process, and no other", async () => {
+    const run = await simulate({ steps: 40, seed: 2, restarts: 8, fatalEvery: 20 });
+    expectLaws(run);
+    const trained = new Set(run.groups);
+    const givenUp = run.used.filter((group) => !trained.has(group));
+    expect(givenUp.length).toBe(run.end.faults.abandonedGroups);
+    // A twentieth of some 170 groups.
+    expect(givenUp.length).toBeGreaterThan(2);
+    const named = run.notices.filter((notice) => notice.includes("is left out"));
+    expect(named.length).toBe(givenUp.length);
+    for (const notice of named) expect((Number(/train\[(\d+)\]/.exec(notice)![1]) + 1) % 20).toBe(0);
+  });
+
   it("ends with its cause when its rollout processes cannot be kept alive", async () => {
     const error = await failureOf(simulate({ steps: 20, seed: 1, restarts: 3, faults: { rolloutCrash: 0.9 } }));
     expect(error.message).toMatch(
@@ -100,6 +113,7 @@ describe("10,000 steps with every fault at once", () => {
       seed: 7,
       checkpointEvery: 10,
       episodeSeconds: 120,
+      timing: { turns: 2 },
       faults: {
         environmentCrash: often,
         environmentHang: often / 4,
