@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { type FrozenSplit, splitHash } from "../src/env/split-hash.ts";
-import { type GeneratedTasks, TaskSource } from "../src/env/task-source.ts";
+import { type GeneratedTasks, type Graded, TaskSource } from "../src/env/task-source.ts";
 import { alfworldTasks } from "./alfworld/index.ts";
 import { dbbenchTasks } from "./dbbench/index.ts";
 import { kgTasks } from "./kg/index.ts";
@@ -17,7 +17,7 @@ freeze(kgTasks);
 freeze(osTasks);
 freeze(webshopTasks);
 
-function freeze<T>(tasks: GeneratedTasks<T>): void {
+function freeze<T extends Graded>(tasks: GeneratedTasks<T>): void {
   const path = new URL(`./${tasks.environment}/splits.json`, import.meta.url);
   const { splits } = JSON.parse(readFileSync(path, "utf8")) as { splits: Record<string, FrozenSplit> };
   const source = new TaskSource({ ...tasks, frozen: splits, samples: undefined });

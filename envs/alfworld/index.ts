@@ -123,7 +123,7 @@ export function createAlfworld(options: EnvironmentOptions = {}): Environment {
     tools,
     maxTurns: MAX_TURNS,
     split: (name) => source.split(name),
-    level: (split, index) => source.task(split, index).level,
+    level: (split, index) => source.level(split, index),
     async start(split, index) {
       const task = source.task(split, index);
       return new AlfworldSession(task, gameOf(task), prompt, settings);

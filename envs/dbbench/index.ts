@@ -125,7 +125,7 @@ export function createDbbench(options: EnvironmentOptions = {}): Environment {
     tools,
     maxTurns: MAX_TURNS,
     split: (name) => source.split(name),
-    level: (split, index) => source.task(split, index).level,
+    level: (split, index) => source.level(split, index),
     async start(split, index) {
       const task = source.task(split, index);
       const started = await engine.get();

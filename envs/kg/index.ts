@@ -239,7 +239,7 @@ export function createKg(options: EnvironmentOptions = {}): Environment {
     tools,
     maxTurns: MAX_TURNS,
     split: (name) => source.split(name),
-    level: (split, index) => source.task(split, index).level,
+    level: (split, index) => source.level(split, index),
     async start(split, index) {
       const task = source.task(split, index);
       return new KgSession(task, await engine.open(task), prompt, range);

@@ -161,7 +161,7 @@ export function createOs(options: EnvironmentOptions = {}): Environment {
     // A start takes as long as its script; a turn's scripts are given much less.
     stepTimeoutMs: (PREPARE_SECONDS + settings.timeout) * 1000,
     split: (name) => source.split(name),
-    level: (split, index) => source.task(split, index).level,
+    level: (split, index) => source.level(split, index),
     async start(split, index) {
       const task = source.task(split, index);
       const machine = await (await engine.get()).start();

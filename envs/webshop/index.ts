@@ -143,7 +143,7 @@ export function createWebshop(options: EnvironmentOptions = {}): Environment {
     tools,
     maxTurns: MAX_TURNS,
     split: (name) => source.split(name),
-    level: (split, index) => source.task(split, index).level,
+    level: (split, index) => source.level(split, index),
     async start(split, index, seed) {
       const task = source.task(split, index);
       return new WebshopSession(task, catalogueOf(task), { brief, seed });

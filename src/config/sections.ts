@@ -25,6 +25,13 @@ export const deviceField = z
     "Where to compute. native: this machine's CPU. webgpu: a GPU of any vendor, or a software adapter. auto: webgpu where there is a hardware adapter, else native.",
   );
 
+/** @param of Completes "Part of the name of …". */
+export const adapterField = (of: string) =>
+  z
+    .string()
+    .min(1)
+    .describe(`Part of the name of ${of}. On Linux also a PCI address, as pci:0000:41:00.0: see docs/webgpu.md.`);
+
 export const webgpuSection = z
   .strictObject({
     profile: z
@@ -51,7 +58,7 @@ export const webgpuSection = z
       .describe(
         "f16: the sampler's keys and values take half the memory; the learner rounds its own to the same numbers. Needs an adapter with shader-f16.",
       ),
-    adapter: z.string().min(1).optional().describe("Part of the name of the adapter to use; default: the fastest."),
+    adapter: adapterField("the adapter to use; default: the fastest").optional(),
   })
   .prefault({})
   .describe("The WebGPU device.");
@@ -135,13 +142,12 @@ export interface DeviceSection {
   webgpu: z.output<typeof webgpuSection>;
 }
 
+export const isNative = ({ device }: DeviceSection) => device === "native";
+export const nothingThroughWebgpu = "device is native: nothing is computed through WebGPU";
+
 /** For the no-effect rules of both configs. */
 export const webgpuNoEffect: readonly NoEffectRule<DeviceSection>[] = [
-  {
-    path: "webgpu",
-    when: ({ device }) => device === "native",
-    why: "device is native: nothing is computed through WebGPU",
-  },
+  { path: "webgpu", when: isNative, why: nothingThroughWebgpu },
 ];
 
 /** What contradicts itself in a list of tasks. */

@@ -3,12 +3,14 @@
  * nothing in the chosen mode is refused by name (`noEffect`), since a silently ignored option is a wrong experiment.
  */
 import { z } from "zod";
+import { adaptersConflicts, adaptersNoEffect } from "./adapters.ts";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
 import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
+  adapterField,
   count,
   deviceField,
   fraction,
@@ -58,6 +60,14 @@ const rolloutSchema = z
       .describe(
         "What becomes of an episode's cached keys and values when the weights change under way. keep: it goes on with them, and the tokens after are stamped with both versions. recompute: its context is computed again first, so that every token is sampled wholly by one version, and `mismatch` can compare all of them.",
       ),
+    adapters: z
+      .array(adapterField("the adapter that rollout process i computes on, entry i modulo their number"))
+      .min(1)
+      .optional()
+      .meta({ examples: [["pci:0000:41:00.0", "pci:0000:61:00.0"]] })
+      .describe(
+        "WebGPU adapters of the rollout processes, where a machine has several; default: webgpu.adapter for all.",
+      ),
     bufferMb: count()
       .default(1024)
       .describe(
@@ -69,6 +79,7 @@ const rolloutSchema = z
 const learnerSchema = z
   .strictObject({
     threads: count().max(256).default(1).describe("Compute threads of the learner process."),
+    adapter: adapterField("the adapter that the learner computes on; default: webgpu.adapter").optional(),
     microBatchTokens: count()
       .default(4096)
       .describe(
@@ -167,6 +178,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   ...webgpuNoEffect,
   ...stalenessNoEffect,
+  ...adaptersNoEffect,
   ...algorithmNoEffect,
   ...crossPolicyNoEffect,
   ...filtersNoEffect,
@@ -200,6 +212,7 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
 export function trainConflicts(config: TrainConfig): Conflict[] {
   const { rollout } = config;
   const conflicts = [
+    ...adaptersConflicts(config),
     ...taskConflicts(config.tasks),
     ...trainTasksConflicts(config),
     ...algorithmConflicts(config),

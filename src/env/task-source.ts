@@ -6,8 +6,8 @@ import { AgentRLError } from "../errors.ts";
 import type { Split } from "./environment.ts";
 import { assertFrozen, type FrozenSplit, splitHash } from "./split-hash.ts";
 
-/** What an environment knows about its generated tasks. */
-export interface GeneratedTasks<T> {
+/** What an environment knows about its generated tasks; `level` is a task's difficulty, 1 the easiest. */
+export interface GeneratedTasks<T extends Graded> {
   environment: string;
   /** A pure function; `attempt` counts the redraws of one index. */
   generate(split: string, index: number, attempt: number): T;
@@ -17,7 +17,11 @@ export interface GeneratedTasks<T> {
   frozen: Record<string, FrozenSplit>;
 }
 
-export interface TaskSourceOptions<T> extends GeneratedTasks<T> {
+export interface Graded {
+  level: number;
+}
+
+export interface TaskSourceOptions<T extends Graded> extends GeneratedTasks<T> {
   /** Samples of a file; then "data" is the only split. */
   samples: readonly T[] | undefined;
 }
@@ -25,10 +29,23 @@ export interface TaskSourceOptions<T> extends GeneratedTasks<T> {
 /** Generated tasks kept at hand: an epoch of groups asks for each task several times in a row. */
 const CACHE = 512;
 
-export class TaskSource<T> {
+/** What generating all tasks of a split told. */
+interface Survey {
+  hash: string;
+  /** [index] */
+  levels: Uint8Array;
+}
+
+/**
+ * By generator and frozen entry, for the whole process: a generator is a pure function, so its thousands of tasks need
+ * be compared with the frozen ones once, however many environments are opened.
+ */
+const surveys = new WeakMap<GeneratedTasks<Graded>["generate"], WeakMap<FrozenSplit, Survey>>();
+
+export class TaskSource<T extends Graded> {
   readonly #options: TaskSourceOptions<T>;
   readonly #cache = new Map<string, T>();
-  readonly #splits = new Map<string, Split>();
+  readonly #surveys = new Map<string, Survey>();
   #evalKeys: Set<string> | undefined;
 
   constructor(options: TaskSourceOptions<T>) {
@@ -55,18 +72,45 @@ export class TaskSource<T> {
     return task;
   }
 
-  /** The split's indices; its tasks are generated once here and their hash compared with the frozen one. */
+  /** The split's indices; its tasks were generated in this process and their hash compared with the frozen one. */
   split(name: string): Split {
-    let split = this.#splits.get(name);
-    if (split === undefined) {
-      const count = this.#count(name);
-      const hash = splitHash(this.tasks(name));
-      const frozen = this.#options.samples === undefined ? this.#options.frozen[name] : undefined;
-      if (frozen !== undefined) assertFrozen(this.#options.environment, name, frozen, hash);
-      split = { name, indices: Array.from({ length: count }, (_, index) => index), hash };
-      this.#splits.set(name, split);
+    const { hash, levels } = this.#survey(name);
+    return { name, indices: [...levels.keys()], hash };
+  }
+
+  /** Of one task: without generating it where its split has been. */
+  level(split: string, index: number): number {
+    return this.#surveys.get(split)?.levels[index] ?? this.task(split, index).level;
+  }
+
+  #survey(name: string): Survey {
+    const { environment, frozen, generate, samples } = this.#options;
+    const count = this.#count(name);
+    const entry = samples === undefined ? frozen[name] : undefined;
+    const known = this.#surveys.get(name) ?? (entry && surveys.get(generate)?.get(entry));
+    if (known !== undefined) {
+      this.#surveys.set(name, known);
+      return known;
     }
-    return { ...split, indices: [...split.indices] };
+    const levels = new Uint8Array(count);
+    const hash = splitHash(this.#graded(name, levels));
+    const survey = { hash, levels };
+    if (entry !== undefined) {
+      assertFrozen(environment, name, entry, hash);
+      const ofGenerator = surveys.get(generate) ?? new WeakMap<FrozenSplit, Survey>();
+      surveys.set(generate, ofGenerator.set(entry, survey));
+    }
+    this.#surveys.set(name, survey);
+    return survey;
+  }
+
+  /** All tasks of a split, in order; notes their levels. */
+  *#graded(split: string, levels: Uint8Array): Generator<T> {
+    let index = 0;
+    for (const task of this.tasks(split)) {
+      levels[index++] = task.level;
+      yield task;
+    }
   }
 
   /** All tasks of a split, in order. */

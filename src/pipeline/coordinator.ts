@@ -18,7 +18,7 @@ import { AgentRLError } from "../errors.ts";
 import { type AdaptiveSamplingOptions, AdaptiveWeights, type TaskAverages } from "../rl/adaptive-sampling.ts";
 import type { GroupDraw, TaskSampler, WeightEpoch } from "../rl/sampler.ts";
 import { byAge, type Candidate, chooseBatch, chooseDropping, chooseInOrder, type Overdue } from "./batch-choice.ts";
-import { toRanges } from "./messages.ts";
+import { type RecordSize, toRanges } from "./messages.ts";
 import { shareQuotas } from "./min-share.ts";
 import { UsedNumbers } from "./used-numbers.ts";
 
@@ -200,11 +200,18 @@ export class Coordinator {
    * A sample reached the learner. Repeats (a worker died after delivering) and strangers are ignored.
    * @param reward what it is trained on.
    * @param tokens sampled ones.
-   * @returns the worker that the group was last given to; null for what is ignored.
+   * @returns the worker that the group was last given to; null for what is ignored; "late" for a sample from before the group
+   * was begun anew, which the learner is to discard.
    */
-  received(groupNumber: number, sample: number, reward: number, bytes = 0, tokens = 0): number | null {
+  received(
+    groupNumber: number,
+    sample: number,
+    reward: number,
+    { bytes = 0, tokens = 0, oldestVersion = null }: Partial<RecordSize> = {},
+  ): number | "late" | null {
     const group = this.#groups.get(groupNumber);
     if (group === undefined || group.rewards.has(sample)) return null;
+    if (oldestVersion !== null && oldestVersion < group.startVersion) return "late";
     group.rewards.set(sample, reward);
     group.bytes += bytes;
     group.tokens += tokens;

@@ -15,6 +15,7 @@ import { BatchGradient, type GradientMetrics } from "./batch-gradient.ts";
 import { readCheckpoint } from "./checkpoint.ts";
 import { loadCritic } from "./learner-state.ts";
 import { openDevice, resolveDevice } from "./open-device.ts";
+import { learnerSection } from "./run-devices.ts";
 import { passSize } from "./training-options.ts";
 
 const format = "agentrl failed batch 1";
@@ -73,7 +74,10 @@ export async function replayFailedBatch(file: string): Promise<GradientMetrics &
   const { state, modelFolder, critic } = readCheckpoint(checkpoint);
   const model = loadModelFolder(modelFolder);
   const rows = { train: passSize(config).maxRows, decode: 0 };
-  const device = await openDevice(await resolveDevice(config), config.learner.threads, { config: model.config, rows });
+  const device = await openDevice(await resolveDevice(learnerSection(config)), config.learner.threads, {
+    config: model.config,
+    rows,
+  });
   const weights = loadCompute(device, model, "weights");
   model.tensors.close();
   const gradient = new BatchGradient(device, model.config, config, taskNames);

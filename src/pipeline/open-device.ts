@@ -15,19 +15,21 @@ export type ResolvedDevice = { kind: "native" } | { kind: "webgpu"; adapter: Ada
 /**
  * `auto` takes a hardware WebGPU adapter when there is one, else native: an adapter that computes on the CPU (llvmpipe,
  * SwiftShader) is many times slower than the addon.
- * @throws AgentRLError DEVICE when `webgpu` is asked for and there is no adapter, or f16 tensors and the adapter has none.
+ * @param option That the adapter is asked for by; default: webgpu.adapter.
+ * @throws AgentRLError DEVICE when `webgpu` is asked for and there is no adapter, or it lacks what the section asks for.
  */
-export async function resolveDevice({ device, webgpu }: DeviceSection): Promise<ResolvedDevice> {
+export async function resolveDevice({ device, webgpu }: DeviceSection, option?: string): Promise<ResolvedDevice> {
   if (device === "native" || (device === "auto" && !mayHaveGpu())) return { kind: "native" };
-  const { requireAdapter, findAdapter, describeAdapter, assertStorage } = await import("../device/webgpu/adapter.ts");
+  const { requireAdapter, findAdapter, describeAdapter, assertSupports } = await import("../device/webgpu/adapter.ts");
   const { profile, products, weights, kvCache } = webgpu;
   const adapter: AdapterOptions = { profile, products, weights, kvCache };
   if (webgpu.adapter !== undefined) adapter.adapter = webgpu.adapter;
-  const found = device === "webgpu" ? await requireAdapter(adapter) : await findAdapter(adapter).catch(() => null);
+  const found =
+    device === "webgpu" ? await requireAdapter(adapter, option) : await findAdapter(adapter).catch(() => null);
   if (found === null) return { kind: "native" };
   const { software, description } = describeAdapter(found);
   if (device === "auto" && software) return { kind: "native" };
-  assertStorage(found, adapter);
+  assertSupports(found, adapter);
   return { kind: "webgpu", adapter, description };
 }
 

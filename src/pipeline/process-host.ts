@@ -10,10 +10,13 @@ import { type Child, startChild } from "./children.ts";
 import { realClock } from "./clock.ts";
 import type { FromLearner, FromRollout, Setup, ToLearner, ToRollout } from "./messages.ts";
 import type { RunPlan } from "./plan.ts";
+import { type RunDevices, rolloutDevice } from "./run-devices.ts";
 import type { AttemptHost, RunHost, SavedBooks } from "./run-host.ts";
 
 /** What does not change from attempt to attempt. */
-export type RunSetup = Omit<Setup, "ring" | "board" | "modelFolder" | "firstVersion" | "resume">;
+export interface RunSetup extends Omit<Setup, "device" | "ring" | "board" | "modelFolder" | "firstVersion" | "resume"> {
+  devices: RunDevices;
+}
 
 export class ProcessHost implements RunHost {
   readonly clock = realClock;
@@ -35,8 +38,9 @@ export class ProcessHost implements RunHost {
     const { ringBytes, boardSlots, boardSlotBytes } = this.#plan;
     const ring = Ring.create({ name: segmentName(run, "ring"), capacityBytes: ringBytes });
     const board = WeightBoard.create({ name: segmentName(run, "board"), slots: boardSlots, bytes: boardSlotBytes });
-    const setup: Setup = {
-      ...this.#setup,
+    const { devices, ...always } = this.#setup;
+    const setup: Omit<Setup, "device"> = {
+      ...always,
       ring: ring.name,
       board: board.name,
       modelFolder: from === null ? this.#setup.config.model.path : join(from.folder, "model"),
@@ -44,8 +48,13 @@ export class ProcessHost implements RunHost {
       resume: from?.folder ?? null,
     };
     return {
-      learner: () => begun(startChild<ToLearner, FromLearner>("learner", entry("learner")), setup),
-      rollout: (worker) => begun(startChild<ToRollout, FromRollout>(`rollout ${worker}`, entry("rollout")), setup),
+      learner: () =>
+        begun(startChild<ToLearner, FromLearner>("learner", entry("learner")), { ...setup, device: devices.learner }),
+      rollout: (worker) =>
+        begun(startChild<ToRollout, FromRollout>(`rollout ${worker}`, entry("rollout")), {
+          ...setup,
+          device: rolloutDevice(devices, worker),
+        }),
       reclaim: () => ring.reclaim(),
       close: () => {
         ring.close();

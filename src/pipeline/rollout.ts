@@ -7,6 +7,7 @@ import type { Environment } from "../env/environment.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Conversation, Engine } from "../generate/engine.ts";
+import { layersComputed } from "../model/layer-done.ts";
 import { encodeTrajectory } from "../rl/record.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { Ring } from "../shm/ring.ts";
@@ -220,16 +221,15 @@ class RolloutProcess {
   }
 
   #pulse(): void {
-    const progress = this.#report() + this.#waits.ended;
+    this.#report();
+    const progress = layersComputed() + this.#waits.ended;
     this.#send({ type: "pulse", progress, doing: `waits for ${this.#waits.describe()}` });
   }
 
-  /** @returns steps of the engines. */
-  #report(): number {
+  #report(): void {
     const engines = [this.#engine.stats, ...this.#pool.stats];
     const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "recomputedRows" | "steps") =>
       engines.reduce((total, stats) => total + stats[of], 0);
-    const engineSteps = sum("steps");
     this.#send({
       type: "stats",
       abortedTokens: sum("abortedTokens"),
@@ -237,11 +237,10 @@ class RolloutProcess {
       rows: sum("rows"),
       recomputedRows: sum("recomputedRows"),
       weightsVerified: this.#check.verified,
-      engineSteps,
+      engineSteps: sum("steps"),
       busyMs: this.#engine.stats.busyMs,
       faults: this.#player.faults,
     });
-    return engineSteps;
   }
 }
 

@@ -3,6 +3,7 @@ import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { addon } from "../device/addon.ts";
 import type { ResolvedDevice } from "./open-device.ts";
+import type { RunDevices } from "./run-devices.ts";
 
 export interface SessionRecord {
   /** ISO 8601 */
@@ -12,25 +13,33 @@ export interface SessionRecord {
   configHash: string;
   node: string;
   platform: string;
-  /** The native device's instruction set, or the WebGPU adapter and its profile of toggles. */
-  device: { kind: "native"; simd: string } | { kind: "webgpu"; adapter: string; profile: string };
+  /** The learner's. */
+  device: DeviceRecord;
+  /** Of the rollout processes: process i has entry i modulo their number. */
+  rolloutDevices: DeviceRecord[];
 }
 
-export function recordSession(
-  out: string,
-  session: { step: number; configHash: string; device: ResolvedDevice },
-): void {
-  const { step, configHash, device } = session;
+/** The native device's instruction set, or the WebGPU adapter, as what it was asked for, and its profile of toggles. */
+export type DeviceRecord =
+  | { kind: "native"; simd: string }
+  | { kind: "webgpu"; adapter: string; asked?: string; profile: string };
+
+export function recordSession(out: string, session: { step: number; configHash: string; devices: RunDevices }): void {
+  const { step, configHash, devices } = session;
   const record: SessionRecord = {
     started: new Date().toISOString(),
     step,
     configHash,
     node: process.versions.node,
     platform: `${process.platform}-${process.arch}`,
-    device:
-      device.kind === "native"
-        ? { kind: "native", simd: addon.simd() }
-        : { kind: "webgpu", adapter: device.description, profile: device.adapter.profile ?? "safe" },
+    device: recordOf(devices.learner),
+    rolloutDevices: devices.rollouts.map(recordOf),
   };
   appendFileSync(join(out, "sessions.jsonl"), `${JSON.stringify(record)}\n`);
+}
+
+function recordOf(device: ResolvedDevice): DeviceRecord {
+  if (device.kind === "native") return { kind: "native", simd: addon.simd() };
+  const { adapter: asked, profile = "safe" } = device.adapter;
+  return { kind: "webgpu", adapter: device.description, ...(asked !== undefined && { asked }), profile };
 }

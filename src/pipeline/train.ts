@@ -19,11 +19,11 @@ import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import type { FaultCounts } from "./faults.ts";
 import { fromRanges } from "./messages.ts";
-import { resolveDevice } from "./open-device.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun, type RunPlan } from "./plan.ts";
 import { checkPool } from "./pool-models.ts";
 import { ProcessHost, type RunSetup } from "./process-host.ts";
+import { resolveDevices } from "./run-devices.ts";
 import type { SavedBooks } from "./run-host.ts";
 import { RunLog } from "./run-log.ts";
 import { recordSession } from "./run-record.ts";
@@ -83,7 +83,7 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
   try {
     const step = (resume ? host.latest() : null)?.state.step ?? 0;
     writeFileSync(join(out, "config.yaml"), yaml);
-    recordSession(out, { step, configHash: setup.configHash, device: setup.device });
+    recordSession(out, { step, configHash: setup.configHash, devices: setup.devices });
     emit({ type: "started", step, steps: config.steps });
     const log = new RunLog({ clock: host.clock, sink, emit });
     const end = await supervise({
@@ -123,7 +123,7 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   checkPool(config, model);
   const plan = planRun(config, model.config);
   assertFitsMemory(plan.memory);
-  const device = await resolveDevice(config);
+  const devices = await resolveDevices(config);
 
   const environments = await Promise.all(config.tasks.map(openEnvironment));
   const samplerTasks = taskMix(config.tasks, environments);
@@ -132,7 +132,7 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   if (config.evaluation.every > 0) assertPanels(config, environments);
   const deadlineMs = Math.max(...environments.map(deadlineOf));
   await Promise.all(environments.map((environment) => environment.close()));
-  const setup: RunSetup = { config, device, checkpoints, configHash: configHash(config), taskNames };
+  const setup: RunSetup = { config, devices, checkpoints, configHash: configHash(config), taskNames };
   return { plan, setup, samplerTasks, deadlineMs };
 }
 
@@ -193,9 +193,10 @@ function configHash(config: TrainConfig): string {
     threads: _threads,
     maxSequences: _sequences,
     bufferMb: _buffer,
+    adapters: _adapters,
     ...rollout
   } = rest.rollout;
-  const { threads: _learnerThreads, ...learner } = rest.learner;
+  const { threads: _learnerThreads, adapter: _adapter, ...learner } = rest.learner;
   const text = JSON.stringify({ ...rest, model, rollout, learner });
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }

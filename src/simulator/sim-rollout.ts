@@ -26,6 +26,7 @@ export interface SimRolloutOptions {
   places: number;
   tries: number;
   tryMs: number;
+  fatalEvery: number;
   seed: number;
   name: string;
 }
@@ -93,8 +94,13 @@ class SimRollout {
   }
 
   async #open(lease: GroupLease): Promise<OpenGroup> {
-    const { clock } = this.#options.process;
+    const { process, fatalEvery } = this.#options;
+    const { clock } = process;
     const environment = this.#environment;
+    if ((lease.index + 1) % fatalEvery === 0) {
+      await sleep(clock, 100);
+      process.crash(`task ${lease.index} ended the process`);
+    }
     const first = await this.#waits.during(`environment ${environment.name}`, () =>
       startSession(environment, "train", lease.index, lease.seed, clock),
     );

@@ -236,6 +236,7 @@ describe("options without effect", () => {
     ["mode: sync\nalgorithm: {clipLow: 0.1}", "algorithm.clipLow", "mode is sync"],
     ["optimizer: {minLrRatio: 0.5}", "optimizer.minLrRatio", "schedule is constant"],
     ["checkpoint: {every: 0, keep: 3}", "checkpoint.keep", "checkpoint.every is 0"],
+    ["checkpoint: {every: 0, onError: continue}", "checkpoint.onError", "checkpoint.every is 0"],
     ["evaluation: {episodes: 10}", "evaluation.episodes", "evaluation.every is 0"],
     ["algorithm: {tauPos: 2}", "algorithm.tauPos", "belongs to algorithm.objective sapo"],
     ["algorithm: {objective: sapo, clipHigh: 0.3}", "algorithm.clipHigh", "ppo, gspo, gspo-token, cispo"],

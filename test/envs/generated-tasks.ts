@@ -2,10 +2,10 @@
 import { expect, test } from "vitest";
 import type { Environment } from "../../src/env/environment.ts";
 import { canonicalJson } from "../../src/env/split-hash.ts";
-import { type GeneratedTasks, TaskSource } from "../../src/env/task-source.ts";
+import { type GeneratedTasks, type Graded, TaskSource } from "../../src/env/task-source.ts";
 
 /** Registers the tests; gives the tasks for those that an environment has of its own. */
-export function testGeneratedTasks<T>(
+export function testGeneratedTasks<T extends Graded>(
   environment: Environment,
   tasks: GeneratedTasks<T>,
 ): { evalTasks: T[]; trainTasks: T[] } {

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { Overdue } from "../../src/pipeline/batch-choice.ts";
 import { type Batch, Coordinator } from "../../src/pipeline/coordinator.ts";
 import { TaskSampler } from "../../src/rl/sampler.ts";
+import { simulate } from "../../src/simulator/simulate.ts";
 
 const sampler = () =>
   new TaskSampler(
@@ -60,7 +61,7 @@ function play(coordinator: Coordinator, choose: Choose, until: number): Played[]
       const done = from[choose(from.length)]!;
       pending.splice(pending.indexOf(done), 1);
       delivered.add(done.group);
-      coordinator.received(done.group, done.sample, rewardOf(done.group, done.sample), 0, 10);
+      coordinator.received(done.group, done.sample, rewardOf(done.group, done.sample), { tokens: 10 });
     }
     const batch = coordinator.nextBatch();
     if (batch === null) continue;
@@ -151,7 +152,8 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
     });
     const lease = () => coordinator.lease(0, 99).map(({ draw }) => draw.group);
     const deliver = (...groups: number[]) => {
-      for (const group of groups) for (const sample of [0, 1]) coordinator.received(group, sample, sample, 0, 5);
+      for (const group of groups)
+        for (const sample of [0, 1]) coordinator.received(group, sample, sample, { tokens: 5 });
     };
     const train = () => {
       const batch = coordinator.nextBatch();
@@ -185,14 +187,14 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
     const { coordinator, train, lease, deliver } = begin("drop");
     expect([train(), train()]).toEqual([batch([1, 2]), batch([3, 4])]);
     // One of two samples came; with version 3, which the batch makes, it is too old.
-    coordinator.received(0, 1, 1, 0, 7);
+    coordinator.received(0, 1, 1, { tokens: 7 });
     expect(lease()).toEqual([6, 7, 8, 9]);
     deliver(6);
     expect(train()).toEqual(batch([5, 6], [0]));
     expect(coordinator.dropped).toEqual({ groups: 1, tokens: 7 });
     expect(coordinator.trainedGroups.has(0)).toBe(true);
     // Its other sample is of no use; another group has its place.
-    coordinator.received(0, 0, 1, 0, 7);
+    coordinator.received(0, 0, 1, { tokens: 7 });
     expect(lease()).toEqual([10, 11, 12]);
     expect(coordinator.dropped).toEqual({ groups: 1, tokens: 7 });
     deliver(7, 8);
@@ -209,5 +211,38 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
     expect(lease()).toEqual([0, 10, 11]);
     deliver(0);
     expect(coordinator.nextBatch()).toEqual(batch([7, 8]));
+  });
+});
+
+describe("simulated runs whose environment sometimes takes a hundred times as long", () => {
+  const timing = { environment: { median: 200, p99: 20_000 } };
+  const play = (overdue: Overdue, maxLag = 2) => simulate({ steps: 25, seed: 3, overdue, maxLag, timing });
+
+  it("drop throws away what is too old, uses each number once and takes less time than waiting does", async () => {
+    const dropping = await play("drop");
+    const { droppedGroups } = dropping.lines.at(-1)!;
+    expect(dropping.violations).toEqual([]);
+    expect(dropping.groups.length).toBe(25 * 4);
+    expect(droppedGroups).toBeGreaterThan(0);
+    // Used up: what is trained and what is dropped, each once.
+    expect(new Set(dropping.groups).size).toBe(25 * 4);
+    expect(dropping.used.length).toBe(25 * 4 + droppedGroups);
+    // Samples of dropped groups that came nevertheless were of no use.
+    expect(dropping.lines.at(-1)!.faults.lateSamples).toBeGreaterThan(0);
+
+    for (const other of [await play("wait"), await play("pace")]) {
+      expect(other.violations).toEqual([]);
+      expect(other.lines.at(-1)!.droppedGroups).toBe(0);
+      expect(other.used.length).toBe(25 * 4);
+      expect(other.seconds).toBeGreaterThan(dropping.seconds);
+    }
+  });
+
+  it("wait trains the groups in the order of issue, one step off as well", async () => {
+    for (const maxLag of [2, 1]) {
+      const { groups, violations } = await play("wait", maxLag);
+      expect(violations).toEqual([]);
+      expect(groups).toEqual([...Array(25 * 4).keys()]);
+    }
   });
 });

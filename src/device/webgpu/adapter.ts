@@ -3,10 +3,11 @@ import { AgentRLError } from "../../errors.ts";
 import type { Storage } from "../device.ts";
 import { type InstanceOptions, openInstance } from "./instance.ts";
 import { type ProfileName, profileOf } from "./profile.ts";
+import { isVulkanDevice, selectVulkanDevice } from "./vulkan-device.ts";
 
 export interface AdapterOptions extends Partial<Storage> {
   profile?: ProfileName;
-  /** Part of an adapter's name; default: the fastest. */
+  /** Part of an adapter's name, or a Vulkan device (vulkan-device.ts); default: the fastest. */
   adapter?: string;
   backend?: InstanceOptions["backend"];
   /** "f16": forward products on the adapter's matrix units, operands rounded to f16, sums in f32. @default "f32" */
@@ -58,21 +59,30 @@ const wantedFeatures = [
 const noAdapterHint =
   "install a Vulkan driver (Debian and Ubuntu: mesa-vulkan-drivers, version 23 or newer), or use --device native";
 
+/** The config's option that an adapter was asked for by, where no other is told. */
+const asked = "webgpu.adapter";
+
 /**
  * Null where there is no adapter at all.
- * @throws AgentRLError DEVICE when none has the name asked for; the message lists those there are.
+ * @throws AgentRLError DEVICE when none is the one asked for; the message lists those there are.
  */
-export async function findAdapter(options: AdapterOptions = {}): Promise<GPUAdapter | null> {
+export async function findAdapter(options: AdapterOptions = {}, option = asked): Promise<GPUAdapter | null> {
   const { enabled, disabled } = profileOf(options.profile ?? "safe");
   const instance: InstanceOptions = { enabledToggles: enabled, disabledToggles: disabled };
   if (options.backend !== undefined) instance.backend = options.backend;
-  if (options.adapter !== undefined) instance.adapter = options.adapter;
+  const { adapter } = options;
+  const byDevice = adapter !== undefined && isVulkanDevice(adapter);
+  if (byDevice) selectVulkanDevice(adapter, option);
+  else if (adapter !== undefined) instance.adapter = adapter;
   const gpu = await openInstance(instance);
   try {
-    return await gpu.requestAdapter({ powerPreference: "high-performance" });
+    const found = await gpu.requestAdapter({ powerPreference: "high-performance" });
+    if (byDevice) await assertSelected(adapter, option, found);
+    return found;
   } catch (cause) {
+    if (cause instanceof AgentRLError) throw cause;
     throw new AgentRLError("DEVICE", "No WebGPU adapter has this name", {
-      where: `webgpu.adapter: ${options.adapter}`,
+      where: `${option}: ${adapter}`,
       got: cause instanceof Error ? cause.message : String(cause),
       expected: "part of a name that is listed",
       cause,
@@ -80,9 +90,32 @@ export async function findAdapter(options: AdapterOptions = {}): Promise<GPUAdap
   }
 }
 
+/** Names of the adapters that this process sees. Dawn tells them when it is asked for one that does not exist. */
+export async function adapterNames(): Promise<string[]> {
+  const gpu = await openInstance({ adapter: "none of this name" });
+  const listing = await gpu.requestAdapter().then(
+    () => "",
+    (error: Error) => error.message,
+  );
+  return Array.from(listing.matchAll(/name: '([^']*)'/g), ([, name]) => name!);
+}
+
+/** Where no device fits, or there is no layer to hide the others, all of them are seen as before. */
+async function assertSelected(device: string, option: string, found: GPUAdapter | null): Promise<void> {
+  const names = await adapterNames();
+  const ofCard = found !== null && !(device.startsWith("pci:") && found.info.isFallbackAdapter);
+  if (names.length === 1 && ofCard) return;
+  throw new AgentRLError("DEVICE", "This Vulkan device could not be selected", {
+    where: `${option}: ${device}`,
+    got: `adapters: ${names.join(", ") || "none"}`,
+    expected: "one adapter, that of the device",
+    hint: "install Mesa's device selection layer (Debian and Ubuntu: mesa-vulkan-drivers); MESA_VK_DEVICE_SELECT=list vulkaninfo lists the devices",
+  });
+}
+
 /** @throws AgentRLError DEVICE when there is no adapter. */
-export async function requireAdapter(options: AdapterOptions = {}): Promise<GPUAdapter> {
-  const adapter = await findAdapter(options);
+export async function requireAdapter(options: AdapterOptions = {}, option = asked): Promise<GPUAdapter> {
+  const adapter = await findAdapter(options, option);
   if (adapter !== null) return adapter;
   throw new AgentRLError("DEVICE", "No WebGPU adapter was found", { where: "device: webgpu", hint: noAdapterHint });
 }
@@ -92,7 +125,7 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
   const adapter = await requireAdapter(options);
   const info = describeAdapter(adapter);
   assertStorage(adapter, options);
-  const matrixUnits = options.products === "f16" ? { matrixUnits: requireMatrixUnits(adapter, info) } : {};
+  const matrixUnits = matrixUnitsOf(adapter, options);
   const available = adapter.features as ReadonlySet<string>;
   const requiredFeatures = wantedFeatures.filter((feature) => available.has(feature)) as GPUFeatureName[];
   try {
@@ -108,7 +141,7 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
       profile: options.profile ?? "safe",
       subgroupSizes: { min: subgroupMinSize, max: subgroupMaxSize },
       storage: { weights: options.weights ?? "f32", kvCache: options.kvCache ?? "f32" },
-      ...matrixUnits,
+      ...(matrixUnits && { matrixUnits }),
     };
   } catch (cause) {
     throw new AgentRLError("DEVICE", "The WebGPU adapter refused to open a device", {
@@ -120,8 +153,13 @@ export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAda
   }
 }
 
-/** @throws AgentRLError DEVICE when f16 tensors are asked for and the adapter has none. */
-export function assertStorage(adapter: GPUAdapter, { weights, kvCache }: AdapterOptions): void {
+/** @throws AgentRLError DEVICE when the adapter lacks what the options ask for. */
+export function assertSupports(adapter: GPUAdapter, options: AdapterOptions): void {
+  assertStorage(adapter, options);
+  matrixUnitsOf(adapter, options);
+}
+
+function assertStorage(adapter: GPUAdapter, { weights, kvCache }: AdapterOptions): void {
   if (adapter.features.has("shader-f16")) return;
   const asked = Object.entries({ weights, kvCache }).filter(([, dtype]) => dtype === "f16");
   if (asked.length === 0) return;
@@ -134,15 +172,16 @@ export function assertStorage(adapter: GPUAdapter, { weights, kvCache }: Adapter
   });
 }
 
-/** The largest matrices that the adapter multiplies in f16 and sums in f32. */
-function requireMatrixUnits(adapter: GPUAdapter, info: AdapterInfo): SubgroupMatrixConfig {
+/** The largest matrices that the adapter multiplies in f16 and sums in f32; undefined where products are in f32. */
+function matrixUnitsOf(adapter: GPUAdapter, { products }: AdapterOptions): SubgroupMatrixConfig | undefined {
+  if (products !== "f16") return undefined;
   const configs = [...((adapter.info as ExtendedInfo).subgroupMatrixConfigs ?? [])];
   const [largest] = configs
     .filter(({ componentType, resultComponentType }) => componentType === "f16" && resultComponentType === "f32")
     .sort((a, b) => b.M * b.N * b.K - a.M * a.N * a.K);
   if (largest !== undefined) return largest;
   throw new AgentRLError("DEVICE", "This adapter has no matrix units that multiply f16 and sum in f32", {
-    where: `webgpu.products: f16, on ${info.description}`,
+    where: `webgpu.products: f16, on ${describeAdapter(adapter).description}`,
     got: configs.map((c) => `${c.componentType} to ${c.resultComponentType}`).join(", ") || "no matrix units",
     expected: "chromium-experimental-subgroup-matrix with f16 to f32",
     hint: "leave webgpu.products at f32",

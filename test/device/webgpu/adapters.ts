@@ -6,7 +6,7 @@
  *     AGENTRL_REQUIRE_WEBGPU=llvmpipe,SwiftShader    each of these must be there
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { findAdapter } from "../../../src/device/webgpu/adapter.ts";
+import { adapterNames } from "../../../src/device/webgpu/adapter.ts";
 import { WebGpuDevice } from "../../../src/device/webgpu/webgpu-device.ts";
 
 /** Short names of the software drivers that CI installs (scripts/install-vulkan.sh). */
@@ -60,16 +60,9 @@ function missingAdapters(required: string): string | undefined {
   return missing.length > 0 ? `WebGPU adapters are missing: ${missing.join(", ")}` : undefined;
 }
 
-/** Dawn lists the adapters when it is asked for one that does not exist; it has no other way to name them. */
 async function listAdapters(): Promise<string[]> {
-  const listing = await findAdapter({ adapter: "none of this name" }).then(
-    () => "",
-    (error: Error) => error.message,
-  );
-  const names = Array.from(listing.matchAll(/name: '([^']*)'/g), ([, name]) => {
-    return softwareNames.find((known) => name!.startsWith(known)) ?? name!;
-  });
-  return [...new Set(names)];
+  const names = await adapterNames().catch(() => []);
+  return [...new Set(names.map((name) => softwareNames.find((known) => name.startsWith(known)) ?? name))];
 }
 
 /** What a test of f16 tensors asserts of a device whose adapter has none. */
