@@ -72,12 +72,15 @@ const configs = fc
 
 type RawConfig = Record<string, unknown> & { model: { path: string } };
 
-/** Without the keys that have no effect beside the others: nearly every config drawn at random has some. */
+/** Without the keys that have no effect or contradict others: nearly every config drawn at random has some. */
 function effective(raw: RawConfig): RawConfig {
   for (;;) {
-    const idle = noEffect(trainNoEffect, trainSchema.parse(raw), pathsOf(raw));
-    if (idle.length === 0) return raw;
-    for (const { path } of idle) {
+    const config = trainSchema.parse(raw);
+    const written = pathsOf(raw);
+    const wrong = [...noEffect(trainNoEffect, config, written), ...trainConflicts(config)].map(({ path }) => path);
+    const dropped = wrong.filter((path) => written.includes(path) && !path.endsWith(".name"));
+    if (dropped.length === 0) return raw;
+    for (const path of dropped) {
       const parts = path.split(".");
       delete (at(raw, parts.slice(0, -1).join(".")) as Record<string, unknown>)[parts.at(-1)!];
     }
