@@ -125,7 +125,7 @@ class Bench {
     const { config } = this.#config(modes[0]!, 1);
     const { rollout } = config;
     const tasks = config.tasks.map(({ name }) => name);
-    const latency = await sampleDelays(this.#latency, 10_000);
+    const latency = await sampleDelays(this.#latency, 5_000);
     print(
       `${tasks.join(", ")}: ${rollout.groupsPerStep} groups of ${rollout.groupSize} a step, ` +
         `scored after ${this.#steps} steps; ${cpus()[0]?.model}, ${availableParallelism()} cores`,

@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import { benchAsync } from "../../src/bench/async.ts";
 
-it("trains in two modes beside each other, and says how they compare", { timeout: 120_000 }, async () => {
+it("trains with late environments, and says how fast, how far and how busy", { timeout: 120_000 }, async () => {
   const lines: string[] = [];
   const report = await benchAsync({
-    modes: ["sync", "ideal"],
+    modes: ["async"],
     steps: 2,
     seeds: 1,
     maxLag: 1,
@@ -14,27 +14,19 @@ it("trains in two modes beside each other, and says how they compare", { timeout
     print: (line) => lines.push(line),
   });
   expect(report).toMatchObject({ tasks: ["dbbench", "os"], steps: 2, episodesPerStep: 16 });
-  // Timers are never early.
-  expect(report.latency.medianMs).toBeGreaterThan(19);
-  const [sync, ideal] = report.modes;
-  expect([sync!.mode, ideal!.mode]).toEqual(["sync", "ideal"]);
-  expect([sync!.window, ideal!.window]).toEqual([
-    { from: 1, to: 2 },
-    { from: 2, to: 6 },
-  ]);
-  expect(sync!.lag).toEqual({ mean: 0, max: 0 });
-  expect(sync!.toSync).toBe(1);
-  expect(ideal!.toSync! * sync!.toIdeal!).toBeCloseTo(1, 12);
-  for (const mode of report.modes) {
-    expect(mode.score.values).toHaveLength(1);
-    expect(mode.score.mean).toBe(mode.score.values[0]);
-    expect(mode.course.learner).toHaveLength(10);
-    for (const share of [mode.utilisation.learner, mode.utilisation.engine]) {
-      expect(share).toBeGreaterThan(0);
-      expect(share).toBeLessThanOrEqual(1);
-    }
-    expect(lines.filter((line) => line.startsWith(mode.mode))).toHaveLength(3);
+  // Timers are never early by more than their resolution.
+  expect(report.latency.medianMs).toBeGreaterThan(18);
+  const [async] = report.modes;
+  // Runs on to step 6, so that some steps lie between filling and running dry.
+  expect(async).toMatchObject({ mode: "async", window: { from: 2, to: 6 }, toSync: null, toIdeal: null });
+  expect(async!.lag.max).toBeLessThanOrEqual(1);
+  expect(async!.score).toEqual({ mean: async!.score.values[0], sd: null, seeds: 1, values: [expect.any(Number)] });
+  expect(async!.course.engine).toHaveLength(10);
+  for (const share of [async!.utilisation.learner, async!.utilisation.engine]) {
+    expect(share).toBeGreaterThan(0);
+    expect(share).toBeLessThanOrEqual(1);
   }
+  expect(lines.filter((line) => line.startsWith("async"))).toHaveLength(3);
 });
 
 it("refuses a config that would compare something else", async () => {
