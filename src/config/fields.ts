@@ -25,8 +25,15 @@ export interface Field {
   items?: Field;
 }
 
+const known = new WeakMap<z.ZodType, Field>();
+
 export function fieldsOf(schema: z.ZodType): Field {
-  return z.toJSONSchema(schema, { io: "input" }) as Field;
+  let fields = known.get(schema);
+  if (fields === undefined) {
+    fields = z.toJSONSchema(schema, { io: "input" }) as Field;
+    known.set(schema, fields);
+  }
+  return fields;
 }
 
 /** The field at a path, or undefined where the schema has none. List indices step into the items. */

@@ -66,23 +66,25 @@ const configs = fc
       ),
   })
   .map(({ top, sections: chosen, tasks }) =>
-    withEffect({ model: { path: "model" }, steps: 1, ...top, ...chosen, tasks }),
+    effective({ model: { path: "model" }, steps: 1, ...top, ...chosen, tasks } as RawConfig),
   )
   .filter((raw) => trainConflicts(trainSchema.parse(raw)).length === 0);
 
-type Raw = Record<string, unknown>;
+type RawConfig = Record<string, unknown> & { model: { path: string } };
 
-/** Without the options that have no effect: few random configs have none. */
-function withEffect(raw: Raw): Raw {
-  const idle = noEffect(trainNoEffect, trainSchema.parse(raw), pathsOf(raw));
-  if (idle.length === 0) return raw;
-  const rest = structuredClone(raw);
-  for (const { path } of idle) {
-    const keys = path.split(".");
-    const last = keys.pop()!;
-    delete (keys.length === 0 ? rest : (at(rest, keys.join(".")) as Raw))[last];
+/** Without the keys that have no effect or contradict others: nearly every config drawn at random has some. */
+function effective(raw: RawConfig): RawConfig {
+  for (;;) {
+    const config = trainSchema.parse(raw);
+    const written = pathsOf(raw);
+    const wrong = [...noEffect(trainNoEffect, config, written), ...trainConflicts(config)].map(({ path }) => path);
+    const dropped = wrong.filter((path) => written.includes(path) && !path.endsWith(".name"));
+    if (dropped.length === 0) return raw;
+    for (const path of dropped) {
+      const parts = path.split(".");
+      delete (at(raw, parts.slice(0, -1).join(".")) as Record<string, unknown>)[parts.at(-1)!];
+    }
   }
-  return withEffect(rest);
 }
 
 function pathsOf(value: unknown, prefix = ""): string[] {
