@@ -59,8 +59,9 @@ export function processesOf(mark: string): RunProcess[] {
     });
 }
 
-/** Shared-memory segments that processes of these ids have created and that still have a name. */
+/** Shared-memory segments that processes of these ids have created and that still have a name. None but on Linux. */
 export function segmentsOf(supervisors: Iterable<number>): string[] {
+  if (process.platform !== "linux") return [];
   const prefixes = [...supervisors].map((pid) => `agentrl-${pid}-`);
   return readdirSync("/dev/shm").filter((name) => prefixes.some((prefix) => name.startsWith(prefix)));
 }

@@ -92,6 +92,12 @@ State Inspect(const std::string& name, bool remove, ProcessToken* creator) {
   return State::kStale;
 }
 
+// The creator last: whoever sees it sees the rest.
+void Sign(SegmentHeader* header) {
+  header->pid_namespace = PidNamespace();
+  header->creator.store(SelfToken(), std::memory_order_release);
+}
+
 // Backs every page, so that no later store can fail. 0 or an errno.
 int Reserve(int fd, size_t bytes) {
   while (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
@@ -114,6 +120,23 @@ void* Map(int fd, size_t bytes) {
   if (bytes <= (size_t{64} << 20)) flags |= MAP_POPULATE;
 #endif
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+}
+
+// Says whose segment this will be before its pages are reserved, which takes seconds where they are many gigabytes: until
+// then another process that looks for stale segments cannot tell it from one whose creator died. 0 or an errno.
+int Claim(int fd) {
+#if defined(__linux__)
+  const int code = Reserve(fd, sizeof(SegmentHeader));
+  if (code != 0) return code;
+  void* data = mmap(nullptr, sizeof(SegmentHeader), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return errno;
+  Sign(static_cast<SegmentHeader*>(data));
+  munmap(data, sizeof(SegmentHeader));
+#else
+  // Elsewhere nobody can list segments, and their size is set once.
+  (void)fd;
+#endif
+  return 0;
 }
 
 }  // namespace
@@ -151,7 +174,8 @@ std::shared_ptr<Segment> Segment::Create(const std::string& name, size_t bytes, 
     NoSpace(error, free, bytes);
     return nullptr;
   }
-  const int code = Reserve(file.fd, bytes);
+  const int claimed = Claim(file.fd);
+  const int code = claimed != 0 ? claimed : Reserve(file.fd, bytes);
   if (code != 0) {
     shm_unlink(name.c_str());
     if (code == ENOSPC || code == ENOMEM) {
@@ -169,9 +193,8 @@ std::shared_ptr<Segment> Segment::Create(const std::string& name, size_t bytes, 
     return nullptr;
   }
   auto* header = static_cast<SegmentHeader*>(data);
-  header->pid_namespace = PidNamespace();
   header->bytes = bytes;
-  header->creator.store(SelfToken(), std::memory_order_release);
+  Sign(header);
   return std::shared_ptr<Segment>(new Segment(name, data, bytes));
 }
 

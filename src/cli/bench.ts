@@ -1,7 +1,19 @@
-/** `agentrl bench controller|gemm|kernels|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
+/** `agentrl bench async|controller|gemm|kernels|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
 import { type Command, Option } from "commander";
 import { type ProfileName, profileNames } from "../device/webgpu/profile.ts";
-import { addJson, collect, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
+import { interruptible } from "./interrupt.ts";
+import { addJson, addSet, collect, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
+
+interface AsyncOptions {
+  model?: string;
+  steps?: number;
+  seeds?: number;
+  maxLag?: number;
+  quick?: boolean;
+  set?: string[];
+  out?: string;
+  json?: string;
+}
 
 interface GemmOptions {
   threads?: number;
@@ -41,6 +53,24 @@ interface ControllerOptions {
 
 export function addBench(program: Command): void {
   const bench = program.command("bench").description("measure the native code on this machine");
+  const async = bench
+    .command("async")
+    .description(
+      "trained tokens/s, held-out score and utilisation of every mode, with environments that answer late; minutes",
+    )
+    .option("--model <folder>", "model to train; the tiny one by default")
+    .option("--steps <n>", "steps after which the modes are compared on held-out tasks", wholeNumber(1))
+    .option("--seeds <n>", "runs of every mode", wholeNumber(1))
+    .option("--max-lag <n>", "versions by which the asynchronous mode may run ahead", wholeNumber(1))
+    .option("--quick", "one seed, small steps: about a minute, for a first impression")
+    .option("--out <folder>", "keep the runs in this folder");
+  addJson(addSet(async)).action(async ({ json, quick = false, ...options }: AsyncOptions) => {
+    const writeJson = jsonWriter(json);
+    const { benchAsync, quickBench } = await import("../bench/async.ts");
+    const size = quick ? quickBench : {};
+    const set = [...(size.set ?? []), ...(options.set ?? [])];
+    writeJson(await interruptible((signal) => benchAsync({ ...size, ...options, set, signal })));
+  });
   const gemm = bench
     .command("gemm")
     .description("GFLOP/s of the matrix product per shape, beside OpenBLAS where it is installed")

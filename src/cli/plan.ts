@@ -2,6 +2,7 @@
 import { availableParallelism } from "node:os";
 import { stringify } from "yaml";
 import { currentPolicy, type PoolMember, sharesOf } from "../config/cross-policy.ts";
+import { overdueOf } from "../config/staleness.ts";
 import type { TrainConfig } from "../config/train.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { availableMemory, formatBytes } from "../model/memory.ts";
@@ -31,7 +32,7 @@ export function formatPlan(plan: DryRun): string {
   const cores = availableParallelism();
   const rows = [
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
-    ["mode", config.mode === "sync" ? "sync" : `async, tokens at most ${plan.maxLag} weight versions old`],
+    ["mode", modeRow(config, plan.maxLag)],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
     ...policyRows(config),
     ["step", `${rollout.groupsPerStep} groups of ${rollout.groupSize} episodes; ${config.steps} steps`],
@@ -49,6 +50,17 @@ export function formatPlan(plan: DryRun): string {
     `\nLoss:\n${indent(plan.loss)}`,
     `\nConfig:\n${indent(stringify(config).trimEnd())}`,
   ].join("\n");
+}
+
+const overdueRow = {
+  pace: "batches wait only where a group would grow too old",
+  drop: "batches never wait, groups that grow too old are thrown away",
+  wait: "batches take groups in the order of issue",
+};
+
+function modeRow(config: TrainConfig, maxLag: number): string {
+  if (config.mode === "sync") return "sync";
+  return `${config.mode}, tokens at most ${maxLag} weight versions old; ${overdueRow[overdueOf(config)]}`;
 }
 
 /** Who takes the turns, of the tasks together where they have the same shares. */

@@ -4,6 +4,7 @@ import { advantages, needsPeers } from "./advantages.ts";
 import { type crossPolicySchema, trainsOffPolicy } from "./cross-policy.ts";
 import { filtersSchema } from "./filters.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
+import type { TrainMode } from "./staleness.ts";
 
 const positive = () => z.number().gt(0);
 
@@ -144,7 +145,7 @@ export const algorithmSchema = z
 export type AlgorithmConfig = z.output<typeof algorithmSchema>;
 type Correction = AlgorithmConfig["correction"]["method"];
 interface Config {
-  mode: "async" | "sync";
+  mode: TrainMode;
   crossPolicy?: z.output<typeof crossPolicySchema> | undefined;
   algorithm: AlgorithmConfig;
   rollout: { groupSize: number; groupsPerStep: number };

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { path } from "./sections.ts";
+import type { TrainMode } from "./staleness.ts";
 
 /** What the config calls the policy that is trained. */
 export const currentPolicy = "current";
@@ -64,7 +65,7 @@ export const policiesField = z
 export type PoolMember = z.output<typeof memberSchema>;
 
 interface Config {
-  mode: "async" | "sync";
+  mode: TrainMode;
   crossPolicy?: z.output<typeof crossPolicySchema> | undefined;
   tasks: readonly { name: string; policies?: Record<string, number> | undefined }[];
   rollout: { temperature: number; topK: number; topP: number; minP: number };
@@ -80,7 +81,7 @@ export function sharesOf({ crossPolicy, tasks }: Pick<Config, "crossPolicy" | "t
 
 /** Whether tokens are trained that other weights sampled than those that are trained. */
 export function trainsOffPolicy({ mode, crossPolicy }: Pick<Config, "mode" | "crossPolicy">): boolean {
-  return mode === "async" || (crossPolicy?.pool ?? []).some(({ kind, logProbs }) => kind !== "endpoint" || logProbs);
+  return mode !== "sync" || (crossPolicy?.pool ?? []).some(({ kind, logProbs }) => kind !== "endpoint" || logProbs);
 }
 
 export const crossPolicyNoEffect: readonly NoEffectRule<Config>[] = [

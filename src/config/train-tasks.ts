@@ -6,6 +6,7 @@ import { type AlgorithmConfig, ofAdvantage } from "./algorithm.ts";
 import { policiesField } from "./cross-policy.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { count, fraction, taskSchema } from "./sections.ts";
+import { type StalenessConfig, type TrainMode, takesInOrder } from "./staleness.ts";
 
 const taskAlgorithmSchema = z
   .strictObject({
@@ -23,6 +24,19 @@ const taskAlgorithmSchema = z
   .prefault({})
   .describe("What differs from `algorithm` for this task, whose groups are then estimated by themselves.");
 
+/** Longer delays would run into the deadline of a step. */
+const mostLatencyMs = 60_000;
+const milliseconds = () => z.number().gt(0).max(mostLatencyMs);
+
+const latencySchema = z
+  .strictObject({
+    medianMs: milliseconds().describe("Half of all delays are shorter, in milliseconds."),
+    p99Ms: milliseconds().describe("All delays but one in a hundred are shorter, in milliseconds."),
+  })
+  .describe(
+    "Delays every start and every step of the training episodes by a time drawn from this log-normal distribution: to rehearse an environment that is slow.",
+  );
+
 const trainTaskSchema = taskSchema
   .extend({
     maxTokensPerTurn: count()
@@ -38,9 +52,10 @@ const trainTaskSchema = taskSchema
     minShare: fraction()
       .default(0)
       .describe(
-        "Least share of this task in every batch, in groups: the batch waits for them while they are being played, so that fast tasks cannot crowd a slow one out.",
+        "Least share of this task in every batch, in groups: the batch waits for them while they are being played, so that fast tasks cannot crowd a slow one out. With staleness.overdue drop it does not wait, and the share is one of the complete groups.",
       ),
     policies: policiesField,
+    latency: latencySchema.optional(),
     algorithm: taskAlgorithmSchema,
   })
   .describe("One task of the mix.");
@@ -57,11 +72,12 @@ export function tokensPerTurnOf(
 }
 
 interface Config {
-  mode: "async" | "sync";
+  mode: TrainMode;
   algorithm: AlgorithmConfig;
   tasks: readonly TrainTaskConfig[];
   rollout: { groupSize: number; contextLimit: number };
   sampling: { adaptive: { signal: "off" | "progress" | "variance"; floor: number } };
+  staleness: StalenessConfig;
 }
 
 /** The algorithm that a task is trained with. */
@@ -105,6 +121,11 @@ export const trainTasksNoEffect: readonly NoEffectRule<Config>[] = [
     path: "tasks.*.minShare",
     when: ({ mode }) => mode === "sync",
     why: "mode is sync: a batch is all the groups that were drawn for it, however long they take",
+  },
+  {
+    path: "tasks.*.minShare",
+    when: takesInOrder,
+    why: "batches take groups in the order of issue (mode one-step-off, or staleness.overdue: wait)",
   },
   {
     path: "algorithm.advantage",
@@ -155,6 +176,15 @@ export function trainTasksConflicts(config: Config): Conflict[] {
         got: maxTokensPerTurn,
         expected: `less than rollout.contextLimit = ${rollout.contextLimit}`,
         hint: `Lower tasks.${i}.maxTokensPerTurn or raise rollout.contextLimit.`,
+      });
+    }
+    if (task.latency !== undefined && task.latency.p99Ms <= task.latency.medianMs) {
+      conflicts.push({
+        path: `tasks.${i}.latency.p99Ms`,
+        what: `The delays of task ${task.name} have no tail: their 99th percentile is not above their median.`,
+        got: task.latency.p99Ms,
+        expected: `more than medianMs = ${task.latency.medianMs}`,
+        hint: "Raise p99Ms: 15 times the median is a long tail, twice the median a short one.",
       });
     }
     conflicts.push(...algorithmConflictsOf(config, i));

@@ -21,6 +21,7 @@ import {
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
+import { modeField, stalenessNoEffect, stalenessSchema } from "./staleness.ts";
 import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks } from "./train-tasks.ts";
 
 const modelSchema = z
@@ -53,6 +54,12 @@ const rolloutSchema = z
         "End a training episode as 'invalid action' at its first turn that does not parse (`parse`), or that does not parse or holds a call that the environment refuses (`call`), instead of letting the policy try on: credit falls on the turn that failed, and no tokens are spent after it. Evaluations always let it try on.",
       ),
     contextLimit: count().default(2048).describe("Tokens of a whole episode: prompt, turns and answers."),
+    kvOnUpdate: z
+      .enum(["keep", "recompute"])
+      .default("keep")
+      .describe(
+        "What becomes of an episode's cached keys and values when the weights change under way. keep: it goes on with them, and the tokens after are stamped with both versions. recompute: its context is computed again first, so that every token is sampled wholly by one version, and `mismatch` can compare all of them.",
+      ),
     adapters: z
       .array(adapterField("the adapter that rollout process i computes on, entry i modulo their number"))
       .min(1)
@@ -80,14 +87,6 @@ const learnerSchema = z
       ),
   })
   .describe("The learner process.");
-
-const stalenessSchema = z
-  .strictObject({
-    maxLag: count()
-      .default(4)
-      .describe("Weight versions by which a group's oldest token may be older than the weights it trains."),
-  })
-  .describe("How far generation may run ahead of training.");
 
 const verifySchema = z
   .strictObject({
@@ -155,10 +154,7 @@ export const trainSchema = z
     model: modelSchema,
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
-    mode: z
-      .enum(["async", "sync"])
-      .default("async")
-      .describe("async: generation and training never wait for each other. sync: they alternate, bit-reproducible."),
+    mode: modeField,
     device: deviceField,
     webgpu: webgpuSection,
     tasks: trainTasksField,
@@ -181,12 +177,8 @@ export type TrainConfig = z.output<typeof trainSchema>;
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   ...webgpuNoEffect,
+  ...stalenessNoEffect,
   ...adaptersNoEffect,
-  {
-    path: "staleness.maxLag",
-    when: (c) => c.mode === "sync",
-    why: "mode is sync: every group is sampled with the newest weights, so the lag is always 0",
-  },
   ...algorithmNoEffect,
   ...crossPolicyNoEffect,
   ...filtersNoEffect,

@@ -80,7 +80,7 @@ function scoresOf(results: readonly ArmResult[]): Map<number, Scores> {
   return bySeed;
 }
 
-function spread(values: readonly number[]): Spread {
+export function spread(values: readonly number[]): Spread {
   return {
     mean: mean(values),
     sd: values.length < 2 ? null : standardDeviation(values),

@@ -2,16 +2,19 @@
  * The generation engine: continuous batching over a paged KV cache. Every step takes the newest weights, feeds the
  * pending tokens of every busy conversation (one for those that decode, a chunk for those that prefill) through one
  * packed pass, and samples where a conversation's last token was reached. A conversation's cache lives across its
- * turns; forks share the pages of what they have in common.
+ * turns; forks share the pages of what they have in common. What it becomes when the weights change is `kvOnUpdate`'s.
  */
 import { ATTENTION_BLOCK, type Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { InferencePass } from "../model/inference-pass.ts";
-import { PagePool } from "./page-pool.ts";
-import type { Sampling, SeedWords } from "./sampling.ts";
+import { CachePages } from "./cache-pages.ts";
+import { CacheRenewal } from "./cache-renewal.ts";
+import { Conversation, type TurnEnd, type TurnOptions } from "./conversation.ts";
 import { TokenRecord } from "./token-record.ts";
 import type { WeightSource } from "./weight-source.ts";
+
+export type { Conversation, TurnEnd, TurnOptions };
 
 export interface EngineOptions {
   device: Device;
@@ -23,27 +26,26 @@ export interface EngineOptions {
   contextLimit: number;
   /** Tokens fed in one step over all conversations: bounds the latency that a long prefill adds to the others. */
   maxRows?: number;
-}
-
-/** Why a turn ended: the model closed it, its token budget ran out, or the context is full. */
-export type TurnEnd = "stop" | "length" | "context";
-
-export interface TurnOptions {
-  /** Tokens that end the turn; the ending token is part of the record. */
-  stopTokens: readonly number[];
-  maxTokens: number;
-  sampling: Sampling;
-  seed: SeedWords;
+  /**
+   * What becomes of keys and values of older weights: `keep` goes on with them and stamps tokens with both versions,
+   * `recompute` feeds the context again, so that every token's whole context is of its own version.
+   * @default keep
+   */
+  kvOnUpdate?: "keep" | "recompute";
 }
 
 export interface EngineStats {
   steps: number;
   /** Rows computed: prefill and decode. */
   rows: number;
+  /** Of these, rows that had been computed under older weights. */
+  recomputedRows: number;
   sampledTokens: number;
   /** Tokens thrown away because a conversation was closed in mid-turn. */
   abortedTokens: number;
   weightUpdates: number;
+  /** Milliseconds during which a step was being computed. */
+  busyMs: number;
 }
 
 interface Task {
@@ -55,11 +57,23 @@ interface Task {
   reject: (error: unknown) => void;
 }
 
+const nobody = () => {};
+
 export class Engine {
   readonly contextLimit: number;
-  readonly stats: EngineStats = { steps: 0, rows: 0, sampledTokens: 0, abortedTokens: 0, weightUpdates: 0 };
+  readonly stats: EngineStats = {
+    steps: 0,
+    rows: 0,
+    recomputedRows: 0,
+    sampledTokens: 0,
+    abortedTokens: 0,
+    weightUpdates: 0,
+    busyMs: 0,
+  };
   readonly #pass: InferencePass;
-  readonly #pool: PagePool;
+  readonly #pages: CachePages;
+  /** Null: keys and values of older weights are kept. */
+  readonly #renewal: CacheRenewal | null;
   readonly #weights: WeightSource;
   readonly #maxRows: number;
   readonly #pagesPerConversation: number;
@@ -87,8 +101,12 @@ export class Engine {
     this.#maxRows = Math.max(maxRows, maxConversations);
     this.#weights = weights;
     const pages = maxConversations * this.#pagesPerConversation;
-    this.#pool = new PagePool(pages);
     this.#pass = new InferencePass(device, config, { maxRows: this.#maxRows, pages });
+    this.#pages = new CachePages(pages, (from, to) => this.#pass.copyPage(from, to));
+    this.#renewal =
+      options.kvOnUpdate === "recompute"
+        ? new CacheRenewal(this.#pages, (conversation) => this.#prefillUnasked(conversation))
+        : null;
   }
 
   get openConversations(): number {
@@ -96,21 +114,24 @@ export class Engine {
   }
 
   open(tokens: ArrayLike<number>): Conversation {
-    return this.#admit(new Conversation(this, new TokenRecord(), []), tokens);
+    const conversation = new Conversation(this, new TokenRecord());
+    conversation.extend(tokens);
+    return this.#admit(conversation);
   }
 
   /** @internal A conversation that shares what `parent` has computed. */
   fork(parent: Conversation): Conversation {
-    for (const page of parent.pages) this.#pool.share(page);
-    const child = new Conversation(this, parent.record.copy(), [...parent.pages]);
-    child.computed = parent.computed;
-    child.oldestVersion = parent.oldestVersion;
-    return this.#admit(child, []);
+    const child = this.#admit(new Conversation(this, parent.record.copy()));
+    this.#pages.share(parent, child, parent.computed);
+    child.reached = parent.reached;
+    if (this.#renewal !== null && parent.length > 1) child.origin = { from: parent, length: parent.length };
+    return child;
   }
 
   /** @internal */
   run(conversation: Conversation, turn: TurnOptions | null): Promise<TurnEnd> {
     if (this.#failure !== null) return Promise.reject(this.#failure);
+    for (const task of this.#tasks) if (task.conversation === conversation) this.#tasks.delete(task);
     return new Promise((resolve, reject) => {
       this.#tasks.add({ conversation, turn, started: conversation.record.length, resolve, reject });
       this.#start();
@@ -125,8 +146,7 @@ export class Engine {
       this.stats.abortedTokens += conversation.record.length - task.started;
       task.reject(new AgentRLError("PIPELINE", "The conversation was closed in mid-turn", { where: "engine" }));
     }
-    for (const page of conversation.pages) this.#pool.release(page);
-    conversation.pages.length = 0;
+    this.#pages.giveBack(conversation);
     this.#open--;
   }
 
@@ -138,9 +158,8 @@ export class Engine {
     this.#weights.close();
   }
 
-  #admit(conversation: Conversation, tokens: ArrayLike<number>): Conversation {
+  #admit(conversation: Conversation): Conversation {
     if (this.#open >= this.#maxConversations) {
-      for (const page of conversation.pages) this.#pool.release(page);
       throw new AgentRLError("PIPELINE", "Too many conversations are open", {
         where: "generation engine",
         got: this.#open + 1,
@@ -148,8 +167,14 @@ export class Engine {
       });
     }
     this.#open++;
-    conversation.extend(tokens);
     return conversation;
+  }
+
+  /** For the sake of its forks; whoever runs the conversation next takes this over. */
+  #prefillUnasked(conversation: Conversation): void {
+    for (const task of this.#tasks) if (task.conversation === conversation) return;
+    const started = conversation.record.length;
+    this.#tasks.add({ conversation, turn: null, started, resolve: nobody, reject: nobody });
   }
 
   #start(): void {
@@ -170,7 +195,9 @@ export class Engine {
 
   async #loop(): Promise<void> {
     while (this.#tasks.size > 0) {
+      const started = performance.now();
       await this.#step();
+      this.stats.busyMs += performance.now() - started;
       // Lets environments answer and messages arrive between two steps.
       await new Promise<void>((resolve) => setImmediate(resolve));
     }
@@ -186,7 +213,10 @@ export class Engine {
 
     const plan: { task: Task; rows: number; samples: boolean }[] = [];
     let budget = this.#maxRows;
-    const pending = [...this.#tasks].map((task) => ({ task, left: task.conversation.pending(task.turn !== null) }));
+    const pending = this.#ready(version).map((task) => ({
+      task,
+      left: task.conversation.pending(task.turn !== null),
+    }));
     pending.sort((a, b) => a.left - b.left);
     for (const { task, left } of pending) {
       const rows = Math.min(left, budget);
@@ -218,7 +248,7 @@ export class Engine {
       const { task, rows, samples } = plan[line]!;
       const { conversation, turn } = task;
       const first = conversation.computed;
-      this.#makeRoom(conversation, rows);
+      this.#pages.makeRoom(conversation, rows);
       for (let i = 0; i < rows; i++, row++) {
         const position = first + i;
         tokens[row] = conversation.record.tokens[position]!;
@@ -259,9 +289,12 @@ export class Engine {
           continue;
         }
         if (conversation.oldestVersion < 0) conversation.oldestVersion = version;
-        const { record } = conversation;
-        record.stamp(conversation.computed, conversation.computed + rows, version, conversation.oldestVersion);
+        const { record, computed: first, reached } = conversation;
         conversation.computed += rows;
+        // A given token keeps the stamp of what first computed it.
+        record.stamp(Math.max(first, reached), conversation.computed, version, conversation.oldestVersion);
+        this.stats.recomputedRows += Math.max(0, Math.min(conversation.computed, reached) - first);
+        conversation.reached = Math.max(reached, conversation.computed);
         if (!samples) continue;
         record.sample(
           result.tokens[draw]!,
@@ -277,6 +310,15 @@ export class Engine {
     this.stats.steps++;
     this.stats.rows += total;
     for (const { task, samples } of plan) this.#settle(task, samples);
+  }
+
+  /** Tasks with rows to feed. */
+  #ready(version: number): Task[] {
+    const renewal = this.#renewal;
+    if (renewal === null) return [...this.#tasks];
+    // Tasks that are added on the way are come to as well.
+    for (const { conversation } of this.#tasks) renewal.renew(conversation, version);
+    return [...this.#tasks].filter(({ conversation }) => renewal.ready(conversation, version));
   }
 
   #settle(task: Task, sampled: boolean): void {
@@ -295,103 +337,5 @@ export class Engine {
     if (end === null) return;
     this.#tasks.delete(task);
     task.resolve(end);
-  }
-
-  /** Pages for `rows` more tokens; a shared page that will be written becomes the conversation's own first. */
-  #makeRoom(conversation: Conversation, rows: number): void {
-    const { pages, computed } = conversation;
-    if (rows === 0) return;
-    const firstPage = Math.floor(computed / ATTENTION_BLOCK);
-    const lastPage = Math.floor((computed + rows - 1) / ATTENTION_BLOCK);
-    if (firstPage < pages.length && this.#pool.isShared(pages[firstPage]!)) {
-      const own = this.#pool.take();
-      if (computed % ATTENTION_BLOCK !== 0) this.#pass.copyPage(pages[firstPage]!, own);
-      this.#pool.release(pages[firstPage]!);
-      pages[firstPage] = own;
-    }
-    while (pages.length <= lastPage) pages.push(this.#pool.take());
-  }
-}
-
-/** One episode's token record and its place in the KV cache. */
-export class Conversation {
-  /** @internal Pages of the KV cache in order. */
-  readonly pages: number[];
-  /** @internal Tokens whose keys and values are in the cache. */
-  computed = 0;
-  /** @internal Version that wrote the oldest keys and values; -1 before the first. */
-  oldestVersion = -1;
-  readonly record: TokenRecord;
-  closed = false;
-  #busy = false;
-  readonly #engine: Engine;
-
-  /** @internal Use Engine.open. */
-  constructor(engine: Engine, record: TokenRecord, pages: number[]) {
-    this.#engine = engine;
-    this.record = record;
-    this.pages = pages;
-  }
-
-  get length(): number {
-    return this.record.length;
-  }
-
-  /** Tokens that it may hold. */
-  get contextLimit(): number {
-    return this.#engine.contextLimit;
-  }
-
-  /** Appends tokens that the policy did not sample: a prompt, a tool's answer. */
-  extend(tokens: ArrayLike<number>): void {
-    if (this.record.length + tokens.length > this.#engine.contextLimit) {
-      throw new AgentRLError("PIPELINE", "The conversation would outgrow its context", {
-        where: "Conversation.extend",
-        got: this.record.length + tokens.length,
-        expected: `at most ${this.#engine.contextLimit} tokens`,
-        hint: "check contextLimit first and end the episode with 'context limit'",
-      });
-    }
-    this.record.given(tokens);
-  }
-
-  /** @internal Rows to feed: all unfed tokens, or all but the last when nothing is to be sampled from it. */
-  pending(sampling: boolean): number {
-    return Math.max(0, this.record.length - this.computed - (sampling ? 0 : 1));
-  }
-
-  /** Fills the cache up to the last token (which the next turn feeds), so that forks share it. */
-  async prefill(): Promise<void> {
-    await this.#exclusive(() => this.#engine.run(this, null));
-  }
-
-  /** Samples one turn and appends it to the record. */
-  generate(turn: TurnOptions): Promise<TurnEnd> {
-    if (this.record.length === 0) {
-      return Promise.reject(new AgentRLError("PIPELINE", "An empty conversation has nothing to sample from"));
-    }
-    if (this.record.length >= this.#engine.contextLimit) return Promise.resolve("context");
-    return this.#exclusive(() => this.#engine.run(this, turn));
-  }
-
-  fork(): Conversation {
-    return this.#engine.fork(this);
-  }
-
-  close(): void {
-    if (this.closed) return;
-    this.closed = true;
-    this.#engine.release(this);
-  }
-
-  async #exclusive<T>(work: () => Promise<T>): Promise<T> {
-    if (this.closed) throw new AgentRLError("PIPELINE", "The conversation is closed", { where: "Conversation" });
-    if (this.#busy) throw new AgentRLError("PIPELINE", "A turn is already being generated", { where: "Conversation" });
-    this.#busy = true;
-    try {
-      return await work();
-    } finally {
-      this.#busy = false;
-    }
   }
 }

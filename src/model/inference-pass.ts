@@ -9,6 +9,7 @@ import { ATTENTION_BLOCK, type Device, type Storage, type Tensor } from "../devi
 import { AgentRLError } from "../errors.ts";
 import { allocateBuffers, type BufferPlan, type Buffers, f32, freeBuffers, u32 } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
+import { layerDone } from "./layer-done.ts";
 import {
   attentionShape,
   finishLayer,
@@ -188,6 +189,7 @@ export class InferencePass {
       const stream = active.residual;
       const io = { residual: stream, attended, middle: stream, out: stream, rows: active.rows };
       finishLayer(device, config, layer, io, { normed: active.normed, invRms, gate, up, activated });
+      await layerDone();
     }
     if (samples === 0)
       return { tokens: new Uint32Array(0), logProbs: new Float32Array(0), keptMass: new Float32Array(0) };

@@ -10,6 +10,7 @@ import type { Device, Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import { allocateBuffers, type BufferPlan, type Buffers, f32, freeBuffers, u32 } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
+import { layerDone } from "./layer-done.ts";
 import { checkedLayout, type PackedBatch, sharesPrefixes, type TrainLimits } from "./packed-batch.ts";
 import {
   type AttentionRows,
@@ -115,8 +116,6 @@ type LayerBuffers = Buffers<ReturnType<typeof trainLayerPlan>>;
 type SharedBuffers = Buffers<ReturnType<typeof trainSharedPlan>>;
 
 export class TrainPass {
-  /** Forward and backward passes begun. */
-  count = 0;
   readonly #device: Device;
   readonly #config: ModelConfig;
   readonly #limits: TrainLimits;
@@ -159,7 +158,6 @@ export class TrainPass {
     weights: ComputeWeights,
     batch: PackedBatch,
   ): Promise<{ logProbs: Float32Array; entropies: Float32Array; values: Float32Array }> {
-    this.count++;
     const device = this.#device;
     const config = this.#config;
     const shared = this.#shared;
@@ -196,6 +194,7 @@ export class TrainPass {
       const next = this.#layers[i + 1];
       if (next !== undefined) {
         finishLayer(device, config, layer, { residual, attended, middle, out: next.input, rows }, feedForward);
+        await layerDone();
         continue;
       }
       const { scoredInput, scoredAttended, output: out } = shared;
@@ -222,7 +221,6 @@ export class TrainPass {
    * @throws AgentRLError PIPELINE without a forward pass to go back through, or when lengths differ.
    */
   async backward(weights: ComputeWeights, derivatives: Derivatives, grads: Weights): Promise<void> {
-    this.count++;
     const pending = this.#pending;
     this.#pending = undefined;
     if (pending === undefined) {
@@ -276,6 +274,7 @@ export class TrainPass {
         rotation,
         shared,
       );
+      await layerDone();
     }
     device.embedBackward({ ids: shared.tokens, dOut: dResidual, dTable: grads.embedding, rows, dim, vocab });
   }

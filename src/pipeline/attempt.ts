@@ -8,7 +8,7 @@ import { type Clock, every, type Timer } from "./clock.ts";
 import type { Coordinator } from "./coordinator.ts";
 import { addFaults, type FaultCounts } from "./faults.ts";
 import { Liveness } from "./liveness.ts";
-import type { FromLearner, FromRollout, GroupBooks, ToLearner } from "./messages.ts";
+import type { FromLearner, FromRollout, GroupBooks, Received, ToLearner } from "./messages.ts";
 import { RolloutFleet } from "./rollout-fleet.ts";
 import type { AttemptHost, SavedBooks } from "./run-host.ts";
 import type { RunLog } from "./run-log.ts";
@@ -16,8 +16,11 @@ import type { StepMetrics } from "./step-metrics.ts";
 
 /** Groups of one task given up in a row, after which its environment is taken for broken. */
 const maxAbandonedInARow = 8;
-/** Milliseconds for a sample to get from the ring to the supervisor's books once its group has ended. */
-const arrivalMs = 30_000;
+/**
+ * Pulses of the learner, some seconds, for a sample to get from the ring to the supervisor's books once its group has ended.
+ * Counted in its own pulses: a learner that stands still has lost nothing.
+ */
+const arrivalPulses = 30;
 const tickMs = 1_000;
 /** A tick that comes this late says that the machine stood still, not that the processes did. */
 const jumpMs = 10_000;
@@ -85,7 +88,8 @@ export class Attempt {
   #failure: unknown = null;
   #over = false;
   /** Groups that ended, until their samples have had time to arrive. */
-  #ended: { group: number; worker: number; at: number }[] = [];
+  #ended: { group: number; worker: number; pulse: number }[] = [];
+  #learnerPulses = 0;
 
   constructor(options: AttemptOptions) {
     this.#options = options;
@@ -115,7 +119,7 @@ export class Attempt {
           if (worker === 0) for (const step of this.#log.evaluating) this.#fleet.evaluate(step);
         }),
         room: this.#guarded((worker) => this.#lease(worker)),
-        ended: (worker, group) => this.#ended.push({ group, worker, at: clock.now() }),
+        ended: (worker, group) => this.#ended.push({ group, worker, pulse: this.#learnerPulses }),
         evaluated: this.#guarded(({ step, reports }) => {
           this.#log.evaluated(step, reports);
           if (this.#coordinator.finished) this.#finalCheckpoint();
@@ -163,15 +167,13 @@ export class Attempt {
   #fromLearner(message: FromLearner): void {
     if (message.type === "pulse") {
       this.#liveness.pulse(message);
+      this.#learnerPulses++;
+      this.#lookForMissing();
       return;
     }
     this.#liveness.moved();
     if (message.type === "received") {
-      const { group, sample, reward, bytes } = message;
-      const worker = this.#coordinator.received(group, sample, reward, bytes);
-      if (worker !== null) this.#fleet.delivered(worker);
-      // A group of equal rewards may make room for another.
-      this.#goOn();
+      this.#received(message);
     } else if (message.type === "ignored") {
       this.#options.faults[message.fault]++;
     } else if (message.type === "trained") {
@@ -191,15 +193,32 @@ export class Attempt {
     }
   }
 
+  #received(message: Received): void {
+    const { group, sample, reward } = message;
+    const worker = this.#coordinator.received(group, sample, reward, message);
+    if (worker === "late") {
+      this.#options.faults.lateSamples++;
+      this.#learner.send({ type: "discard", group, sample });
+      return;
+    }
+    if (worker !== null) this.#fleet.delivered(worker);
+    // A group of equal rewards may make room for another.
+    this.#goOn();
+  }
+
   #trained(groups: number[], metrics: StepMetrics): void {
     const { faults, evaluateEvery, tasks } = this.#options;
     this.#training = false;
     this.#coordinator.trained(groups);
-    const { shares, bufferBytes } = this.#coordinator;
+    const { shares, bufferBytes, dropped } = this.#coordinator;
     const evaluated = evaluateEvery > 0 && metrics.step % evaluateEvery === 0;
     const context = {
       samplingWeights: Object.fromEntries(tasks.map(({ name }, task) => [name, shares[task]!])),
       abortedTokens: this.#fleet.abortedTokens,
+      droppedGroups: dropped.groups,
+      droppedTokens: dropped.tokens,
+      engineShare: this.#fleet.takeEngineShare(),
+      weightsVerified: this.#fleet.weightsVerified,
       bufferBytes,
       faults: addFaults(this.#fleet.faults, faults),
     };
@@ -289,7 +308,11 @@ export class Attempt {
     const batch = this.#coordinator.nextBatch();
     if (batch === null) return;
     this.#training = true;
-    this.#learner.send({ type: "train", ...batch, books: this.#books() });
+    const { groups, spares, dropped } = batch;
+    for (const group of dropped) this.#learner.send({ type: "abandon", group });
+    this.#learner.send({ type: "train", groups, spares, books: this.#books() });
+    // Others are issued in the place of what was dropped.
+    if (dropped.length > 0) for (const worker of this.#fleet.workers) this.#lease(worker);
   }
 
   #books(): GroupBooks {
@@ -353,13 +376,12 @@ export class Attempt {
       this.#liveness.moved();
       this.#learner.kill();
     }
-    this.#lookForMissing(now);
     this.#still = [this.#liveness, ...this.#fleet.livenesses].some((one) => one.takeMoved()) ? 0 : this.#still + ms;
     if (this.#still >= 3 * stallMs) this.#fail(this.#standstill());
   }
 
-  #lookForMissing(now: number): void {
-    const due = this.#ended.findIndex(({ at }) => now - at < arrivalMs);
+  #lookForMissing(): void {
+    const due = this.#ended.findIndex(({ pulse }) => this.#learnerPulses - pulse < arrivalPulses);
     for (const { group, worker } of this.#ended.splice(0, due < 0 ? this.#ended.length : due)) {
       const lost = this.#coordinator.missing(group, worker);
       if (lost === 0) continue;

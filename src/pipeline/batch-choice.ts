@@ -1,5 +1,7 @@
 /**
- * Which complete groups make a batch. Three rules, the first before the second before the third:
+ * Which complete groups make a batch, by what is done about groups that take long.
+ *
+ * `pace` and `drop` have three rules, the first before the second before the third:
  *
  * 1. Deadlines. A group may be trained until `maxLag` versions after it was begun. Earliest deadline first is feasible
  *    exactly when, for every k, the groups due within k further steps fit in them; a batch that would leave an infeasible
@@ -7,7 +9,14 @@
  * 2. Minimum shares. Of task i a batch holds `quotas[i]` groups, or all that there are when they are fewer. Those that are
  *    still being played are waited for: they always complete, so nothing can block.
  * 3. Groups with a signal go before those without, and older ones before younger ones.
+ *
+ * With `drop` nothing that is still being played counts in them: a batch is made of what is complete, and what the steps
+ * after it would find too old is thrown away. With `wait` there is one rule: the next groups in the order of issue.
  */
+
+/** What becomes of a batch that a slow group holds up; see `staleness.overdue`. */
+export type Overdue = "pace" | "drop" | "wait";
+
 export interface Candidate {
   group: number;
   /** Position in the list of tasks. */
@@ -46,6 +55,39 @@ export function chooseBatch<C extends Candidate>(candidates: readonly C[], optio
       )
     )
       return chosen;
+  }
+  return null;
+}
+
+/** A batch of what is complete, and of the other candidates those that no later step may train. */
+export function chooseDropping<C extends Candidate>(
+  candidates: readonly C[],
+  options: ChoiceOptions,
+): { chosen: C[]; dropped: C[] } | null {
+  const { step, size, maxLag } = options;
+  const complete = candidates.filter((group) => group.complete);
+  if (complete.length < size) return null;
+  const chosen = chooseBatch(complete, options) ?? [...complete].sort(byAge).slice(0, size);
+  const taken = new Set(chosen);
+  const dropped = candidates.filter((group) => !taken.has(group) && group.startVersion + maxLag <= step);
+  return { chosen, dropped };
+}
+
+/**
+ * The next groups in the order of issue, once they are complete. Of those without a signal the first `mostSpares` are
+ * spares, which take no place.
+ */
+export function chooseInOrder<C extends Candidate>(
+  candidates: readonly C[],
+  { size, mostSpares }: { size: number; mostSpares: number },
+): { chosen: C[]; spares: C[] } | null {
+  const chosen: C[] = [];
+  const spares: C[] = [];
+  for (const group of [...candidates].sort((a, b) => a.group - b.group)) {
+    if (!group.complete) return null;
+    if (group.silent && spares.length < mostSpares) spares.push(group);
+    else chosen.push(group);
+    if (chosen.length === size) return { chosen, spares };
   }
   return null;
 }

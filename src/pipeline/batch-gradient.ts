@@ -79,11 +79,6 @@ export class BatchGradient {
     this.#reference = this.#method.needsReference ? loadFolder(device, config.model.path, "reference") : null;
   }
 
-  /** Forward and backward passes so far. */
-  get passes(): number {
-    return this.#pass.count;
-  }
-
   /**
    * @param weights Those that are trained, of version `version`.
    * @throws AgentRLError "NOT_FINITE" naming the token where the loss is not a finite number.

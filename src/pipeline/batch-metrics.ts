@@ -47,6 +47,7 @@ function taskMetrics(
     gradientShare,
     meanLag: lag.mean,
     maxLag: lag.max,
+    lagTokens: lag.histogram,
     turns: turns.length / Math.max(1, episodes.length),
     parseFailureRate: mean(own.map((turn) => (turn.parseFailure ? 1 : 0))),
     ...policyMetrics(episodes),
@@ -89,21 +90,25 @@ function share(part: number, whole: number): number {
  */
 function lagOf(trajectories: readonly Trajectory[], version: number) {
   let tokens = 0;
-  let current = 0;
-  let sum = 0;
-  let max = 0;
+  const byLag = new Map<number, number>();
   for (const trajectory of trajectories) {
     for (let i = 0; i < trajectory.tokens.length; i++) {
       if (trajectory.sampled[i] !== 1) continue;
       tokens++;
       if (trajectory.policy[i] !== PolicyId.current) continue;
       const lag = version - trajectory.oldestVersion[i]!;
-      current++;
-      sum += lag;
-      max = Math.max(max, lag);
+      byLag.set(lag, (byLag.get(lag) ?? 0) + 1);
     }
   }
-  return { tokens, mean: share(sum, current), max };
+  const ascending = [...byLag].sort(([a], [b]) => a - b);
+  const current = ascending.reduce((sum, [, count]) => sum + count, 0);
+  const total = ascending.reduce((sum, [lag, count]) => sum + lag * count, 0);
+  return {
+    tokens,
+    mean: share(total, current),
+    max: ascending.at(-1)?.[0] ?? 0,
+    histogram: Object.fromEntries(ascending),
+  };
 }
 
 function mean(values: readonly number[]): number {

@@ -1,6 +1,6 @@
 /**
  * The weight board as the engine's source: between two decode steps the newest version, or the one that a stale copy stands
- * at, is taken by holding its slot.
+ * at, is taken by holding its slot. Its checksum is compared with the learner's before anything is computed with it.
  */
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
@@ -9,6 +9,7 @@ import type { ModelConfig } from "../model/config.ts";
 import { type HeldWeights, WeightBoard } from "../shm/weight-board.ts";
 import { slotReader } from "./slot-weights.ts";
 import { staleVersion } from "./stale-versions.ts";
+import type { WeightCheck } from "./weight-check.ts";
 
 export async function boardWeights(options: {
   device: Device;
@@ -18,8 +19,9 @@ export async function boardWeights(options: {
   first: number;
   /** How long to wait for the first version. */
   timeoutMs: number;
+  check: WeightCheck;
 }): Promise<WeightSource> {
-  const { device, config, first, timeoutMs } = options;
+  const { device, config, first, timeoutMs, check } = options;
   const board = WeightBoard.open(options.board);
   if ((await board.waitForVersion(first, timeoutMs)) === undefined) {
     throw new AgentRLError("PIPELINE", "The learner published no weights in time", {
@@ -32,6 +34,7 @@ export async function boardWeights(options: {
     const held = board.acquire();
     if (held === null)
       throw new AgentRLError("SHARED_MEMORY", "The weight board holds no version", { where: options.board });
+    check.check(board, held);
     return held;
   };
   let held = hold();
@@ -62,6 +65,7 @@ export function staleWeights(options: {
   /** There must be a version on it. */
   board: string;
   every: number;
+  check: WeightCheck;
 }): WeightSource {
   const board = WeightBoard.open(options.board);
   const reader = slotReader(options.device, options.config);
@@ -79,7 +83,10 @@ export function staleWeights(options: {
           release();
           held = board.acquire(version);
         }
-        if (held !== null) return { version, weights: reader.weightsOf(held) };
+        if (held !== null) {
+          options.check.check(board, held);
+          return { version, weights: reader.weightsOf(held) };
+        }
         // Refreshed, and overwritten, between the two looks at the board.
         if (board.latestVersion() !== newest) continue;
         throw new AgentRLError("SHARED_MEMORY", "The weight board does not hold the version of a stale copy", {

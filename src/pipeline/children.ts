@@ -11,6 +11,8 @@ import { type Clock, realClock } from "./clock.ts";
 
 const keptLines = 40;
 const keptCharacters = 2_000;
+/** For the last lines of a process that has ended to arrive. */
+const lastLinesMs = 500;
 
 export interface ChildEnd {
   code: number | null;
@@ -54,6 +56,8 @@ export function startChild<To, From>(name: string, module: URL): ChildProcessOf<
   });
   const ended = new Promise<ChildEnd>((resolve) => {
     child.once("close", (code, signal) => resolve({ code, signal }));
+    // What it has started itself may hold its stderr open long after.
+    child.once("exit", (code, signal) => setTimeout(() => resolve({ code, signal }), lastLinesMs));
   });
   child.on("error", (error) => lines.push(`ipc: ${error.message}`));
   return {

@@ -3,8 +3,10 @@
  * the next batch. Pure bookkeeping, no I/O: the supervisor feeds it events.
  *
  * Pacing (AReaL, Fu et al. 2025, arXiv 2505.24298, Eq. 3): with version v published, at most (v + 1 + maxLag) ·
- * groupsPerStep groups may have been issued in all. On top, a batch waits whenever training it without some slow group
- * would leave more old groups than the steps before their bound can take, so the bound holds for every trained token.
+ * groupsPerStep groups may have been issued in all. On top, the bound holds for every trained token by what is done about
+ * groups that take long (`overdue`): a batch waits whenever training it without some slow group would leave more old groups
+ * than the steps before their bound can take (`pace`); it waits for the next groups in the order of issue (`wait`), of which
+ * no step finds one too old, since no more are issued; or what has grown too old is thrown away (`drop`).
  * maxLag 0 is the synchronous mode.
  *
  * Dynamic sampling (DAPO, arXiv 2503.14476, Eq. 11): the first (maxFactor − 1) · groupsPerStep groups of a step that
@@ -15,8 +17,8 @@
 import { AgentRLError } from "../errors.ts";
 import { type AdaptiveSamplingOptions, AdaptiveWeights, type TaskAverages } from "../rl/adaptive-sampling.ts";
 import type { GroupDraw, TaskSampler, WeightEpoch } from "../rl/sampler.ts";
-import { byAge, type Candidate, chooseBatch } from "./batch-choice.ts";
-import { toRanges } from "./messages.ts";
+import { byAge, type Candidate, chooseBatch, chooseDropping, chooseInOrder, type Overdue } from "./batch-choice.ts";
+import { type RecordSize, toRanges } from "./messages.ts";
 import { shareQuotas } from "./min-share.ts";
 import { UsedNumbers } from "./used-numbers.ts";
 
@@ -25,6 +27,8 @@ export interface CoordinatorOptions {
   groupSize: number;
   groupsPerStep: number;
   maxLag: number;
+  /** What becomes of a batch that a slow group holds up. @default pace */
+  overdue?: Overdue;
   /** Training steps in all. */
   steps: number;
   /** Groups that a step may use up, as a multiple of groupsPerStep. @default 1: no dynamic sampling */
@@ -55,8 +59,9 @@ interface Group extends Candidate {
   worker: number;
   /** Trained reward of each sample that is in. */
   rewards: Map<number, number>;
-  /** Bytes of the samples that are in. */
+  /** Bytes and sampled tokens of the samples that are in. */
   bytes: number;
+  tokens: number;
   /** Times that its process died while playing it, or that its samples did not arrive. */
   losses: number;
 }
@@ -76,6 +81,14 @@ export interface Batch {
   groups: number[];
   /** Groups of equal rewards that are used up beside them. */
   spares: number[];
+  /** Groups that are thrown away, since no later step may train them. */
+  dropped: number[];
+}
+
+interface Choice {
+  chosen: Group[];
+  spares: Group[];
+  dropped: Group[];
 }
 
 export class Coordinator {
@@ -92,6 +105,7 @@ export class Coordinator {
   #issued: number;
   #step: number;
   #training: Batch | null = null;
+  #dropped = { groups: 0, tokens: 0 };
 
   constructor(options: CoordinatorOptions) {
     const { sampler, adaptive, sampling } = options;
@@ -114,7 +128,12 @@ export class Coordinator {
     return this.#step >= this.#options.steps;
   }
 
-  /** Used up: in a batch, as a spare beside one, or given up. */
+  /** What was thrown away as too old: groups, and the sampled tokens of those of their samples that were in. */
+  get dropped(): { groups: number; tokens: number } {
+    return { ...this.#dropped };
+  }
+
+  /** Used up: in a batch, as a spare beside one, given up, or thrown away. */
   get trainedGroups(): UsedNumbers {
     return this.#trained;
   }
@@ -171,7 +190,7 @@ export class Coordinator {
       this.#issued = Math.max(this.#issued, this.#next);
       const { group, task } = draw;
       const begun = { group, task, draw, worker, startVersion: this.#step, complete: false, silent: false };
-      this.#groups.set(group, { ...begun, rewards: new Map(), bytes: 0, losses: 0 });
+      this.#groups.set(group, { ...begun, rewards: new Map(), bytes: 0, tokens: 0, losses: 0 });
       leases.push({ draw, samples: range(groupSize) });
     }
     return leases;
@@ -180,13 +199,22 @@ export class Coordinator {
   /**
    * A sample reached the learner. Repeats (a worker died after delivering) and strangers are ignored.
    * @param reward what it is trained on.
-   * @returns the worker that the group was last given to; null for what is ignored.
+   * @param tokens sampled ones.
+   * @returns the worker that the group was last given to; null for what is ignored; "late" for a sample from before the group
+   * was begun anew, which the learner is to discard.
    */
-  received(groupNumber: number, sample: number, reward: number, bytes = 0): number | null {
+  received(
+    groupNumber: number,
+    sample: number,
+    reward: number,
+    { bytes = 0, tokens = 0, oldestVersion = null }: Partial<RecordSize> = {},
+  ): number | "late" | null {
     const group = this.#groups.get(groupNumber);
     if (group === undefined || group.rewards.has(sample)) return null;
+    if (oldestVersion !== null && oldestVersion < group.startVersion) return "late";
     group.rewards.set(sample, reward);
     group.bytes += bytes;
+    group.tokens += tokens;
     this.#abandonedInARow[group.task] = 0;
     if (group.rewards.size < this.#options.groupSize) return group.worker;
     group.complete = true;
@@ -217,9 +245,7 @@ export class Coordinator {
   abandon(groupNumber: number): { task: number; inARow: number } | null {
     const group = this.#groups.get(groupNumber);
     if (group === undefined || group.complete) return null;
-    this.#groups.delete(groupNumber);
-    this.#trained.add(groupNumber);
-    this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
+    this.#useUp(groupNumber);
     return { task: group.task, inARow: ++this.#abandonedInARow[group.task]! };
   }
 
@@ -244,16 +270,44 @@ export class Coordinator {
 
   /** The next batch, or null while it must wait. One at a time. */
   nextBatch(): Batch | null {
-    const { groupsPerStep: size, maxLag, minShares } = this.#options;
     if (this.#training !== null || this.finished) return null;
-    const spares = this.#spares();
-    const candidates = [...this.#groups.values()].filter((group) => !spares.includes(group));
-    const quotas = minShares === undefined ? [] : shareQuotas(minShares, size, this.#step);
-    const chosen = chooseBatch(candidates, { step: this.#step, size, maxLag, quotas });
-    if (chosen === null) return null;
-    this.#training = { groups: ascending(chosen), spares: ascending(spares) };
+    const choice = this.#choose();
+    if (choice === null) return null;
+    const { chosen, spares, dropped } = choice;
+    this.#training = { groups: ascending(chosen), spares: ascending(spares), dropped: ascending(dropped) };
+    for (const { group, tokens } of dropped) {
+      this.#useUp(group);
+      this.#dropped.groups++;
+      this.#dropped.tokens += tokens;
+    }
     this.#adapt([...chosen, ...spares]);
     return this.#training;
+  }
+
+  #choose(): Choice | null {
+    const { groupsPerStep: size, maxLag, minShares, overdue } = this.#options;
+    const groups = [...this.#groups.values()];
+    if (overdue === "wait") {
+      const choice = chooseInOrder(groups, { size, mostSpares: this.#mostSpares });
+      return choice && { ...choice, dropped: [] };
+    }
+    const spares = this.#spares();
+    const candidates = groups.filter((group) => !spares.includes(group));
+    const quotas = minShares === undefined ? [] : shareQuotas(minShares, size, this.#step);
+    const options = { step: this.#step, size, maxLag, quotas };
+    if (overdue === "drop") {
+      const choice = chooseDropping(candidates, options);
+      return (
+        choice && { chosen: choice.chosen, spares, dropped: choice.dropped.filter((group) => this.#isBegun(group)) }
+      );
+    }
+    const chosen = chooseBatch(candidates, options);
+    return chosen && { chosen, spares, dropped: [] };
+  }
+
+  /** What a lost worker left nothing of is begun anew, by the weights of then. */
+  #isBegun({ group, rewards }: Group): boolean {
+    return rewards.size > 0 || !this.#requeued.includes(group);
   }
 
   /** Groups that are not complete, oldest first; for the watchdog's message. */
@@ -280,6 +334,18 @@ export class Coordinator {
     this.#step++;
   }
 
+  /** It is in play no more, and its number is not issued again. */
+  #useUp(groupNumber: number): void {
+    this.#groups.delete(groupNumber);
+    this.#trained.add(groupNumber);
+    this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
+  }
+
+  get #mostSpares(): number {
+    const { groupsPerStep, maxFactor = 1 } = this.#options;
+    return Math.floor((maxFactor - 1) * groupsPerStep + 1e-9);
+  }
+
   /** What a worker has been given and not delivered. */
   #playedBy(worker: number): Group[] {
     return [...this.#groups.values()].filter(
@@ -303,8 +369,7 @@ export class Coordinator {
 
   /** Groups without a signal that take no place, of those that no batch has yet. */
   #spares(): Group[] {
-    const { groupsPerStep, maxFactor = 1 } = this.#options;
-    const most = Math.floor((maxFactor - 1) * groupsPerStep + 1e-9);
+    const most = this.#mostSpares;
     if (most === 0) return [];
     const taken = new Set([...(this.#training?.groups ?? []), ...(this.#training?.spares ?? [])]);
     return [...this.#groups.values()]

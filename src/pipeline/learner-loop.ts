@@ -4,7 +4,7 @@
  */
 import { AgentRLError, briefly } from "../errors.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import type { FromLearner, GroupBooks, ToLearner } from "./messages.ts";
+import type { FromLearner, GroupBooks, RecordSize, ToLearner } from "./messages.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { UsedNumbers } from "./used-numbers.ts";
 
@@ -53,8 +53,12 @@ export class LearnerLoop<T extends Sample> {
     this.#send({ type: "ready", step, trainedGroups: books.trainedGroups });
   }
 
-  /** @param bytes of its record. */
-  accept(sample: T, bytes: number): void {
+  /** Samples that wait to be trained. */
+  get waiting(): number {
+    return [...this.#groups.values()].reduce((sum, samples) => sum + samples.size, 0);
+  }
+
+  accept(sample: T, size: RecordSize): void {
     const { group, sample: number } = sample;
     if (this.#used.has(group)) {
       this.#send({ type: "ignored", fault: "lateSamples" });
@@ -68,7 +72,7 @@ export class LearnerLoop<T extends Sample> {
       return;
     }
     samples.set(number, sample);
-    this.#send({ type: "received", group, sample: number, reward: this.#trainer.rewardOf(sample), bytes });
+    this.#send({ type: "received", group, sample: number, reward: this.#trainer.rewardOf(sample), ...size });
   }
 
   /** One message after another: a checkpoint never sees a step half done. */
@@ -80,6 +84,7 @@ export class LearnerLoop<T extends Sample> {
   async #handle(message: Exclude<ToLearner, { type: "setup" | "stop" }>): Promise<void> {
     if (message.type === "train") await this.#train(message);
     else if (message.type === "abandon") this.#forget(message.group);
+    else if (message.type === "discard") this.#groups.get(message.group)?.delete(message.sample);
     else await this.#save(message);
     this.doing = "waits for messages";
     this.handled++;

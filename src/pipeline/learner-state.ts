@@ -93,11 +93,6 @@ export class LearnerState implements Trainer<Trajectory> {
     return new LearnerState(setup, device, model, board);
   }
 
-  /** Forward and backward passes so far. */
-  get passes(): number {
-    return this.#gradient.passes + this.#verifier.passes;
-  }
-
   /** What a sample is trained on. */
   rewardOf(trajectory: Trajectory): number {
     return this.#gradient.tasks.rewardOf(trajectory);

@@ -4,6 +4,7 @@
  */
 import { dirname } from "node:path";
 import { AgentRLError } from "../errors.ts";
+import { layersComputed } from "../model/layer-done.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { Ring } from "../shm/ring.ts";
 import { connectToSupervisor } from "./children.ts";
@@ -38,7 +39,7 @@ async function begin(setup: Setup): Promise<void> {
     },
   }).catch(fail);
   every(realClock, pulseMs, () => {
-    send({ type: "pulse", progress: begun.handled + state.passes, doing: begun.doing });
+    send({ type: "pulse", progress: begun.handled + layersComputed(), doing: begun.doing });
   });
 }
 

@@ -75,7 +75,13 @@ export type FromRollout =
       abortedTokens: number;
       sampledTokens: number;
       rows: number;
+      /** Of these, rows that had been computed under older weights. */
+      recomputedRows: number;
+      /** Versions of the weights that were found to be the learner's. */
+      weightsVerified: number;
       engineSteps: number;
+      /** Milliseconds in which the current policy's engine was computing, since the process began. */
+      busyMs: number;
       faults: Partial<FaultCounts>;
     }
   | { type: "failed"; message: string; code: string };
@@ -86,6 +92,8 @@ export type ToLearner =
   | { type: "train"; groups: number[]; spares: number[]; books: GroupBooks }
   /** The group will not be trained: what came of it is forgotten. */
   | { type: "abandon"; group: number }
+  /** The sample is from before its group was begun anew: another copy is on its way. */
+  | { type: "discard"; group: number; sample: number }
   /**
    * Of the step last trained, once its line of metrics is written: no run goes on from a step that has none. A `final` one
    * that cannot be written is always an error.
@@ -93,12 +101,29 @@ export type ToLearner =
   | { type: "checkpoint"; books: GroupBooks; final: boolean }
   | { type: "stop" };
 
+/** A sample has come in, the first of its group and number. */
+export interface Received extends RecordSize {
+  type: "received";
+  group: number;
+  sample: number;
+  /** What it is trained on. */
+  reward: number;
+}
+
+export interface RecordSize {
+  /** What it takes until it is trained. */
+  bytes: number;
+  /** Sampled ones. */
+  tokens: number;
+  /** Oldest weights among those that its sampled tokens of the current policy saw; null without any. */
+  oldestVersion: number | null;
+}
+
 export type FromLearner =
   | { type: "started" }
   | Pulse
   | { type: "ready"; step: number; trainedGroups: [number, number][] }
-  /** `reward` is what the sample is trained on, `bytes` what it takes until then. */
-  | { type: "received"; group: number; sample: number; reward: number; bytes: number }
+  | Received
   /** A record of the ring that is of no use. */
   | { type: "ignored"; fault: "duplicateSamples" | "lateSamples" | "corruptRecords" }
   | { type: "trained"; groups: number[]; metrics: StepMetrics }

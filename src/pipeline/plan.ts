@@ -30,7 +30,7 @@ export interface RunPlan {
 const recordBytesPerToken = 4 + 1 + 4 + 4 + 1 + 4 + 4;
 
 export function maxLagOf(config: TrainConfig): number {
-  return config.mode === "sync" ? 0 : config.staleness.maxLag;
+  return { async: config.staleness.maxLag, "one-step-off": 1, sync: 0 }[config.mode];
 }
 
 export function conversationsOf(config: TrainConfig): number {

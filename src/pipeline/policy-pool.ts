@@ -19,6 +19,7 @@ import { EndpointPolicy } from "./endpoint-policy.ts";
 import type { Dialect } from "./episode.ts";
 import { apiKeyOf } from "./pool-models.ts";
 import { EnginePolicy, type EpisodePool, type TurnPolicy } from "./turn-policy.ts";
+import type { WeightCheck } from "./weight-check.ts";
 
 export interface PolicyPoolOptions {
   config: TrainConfig;
@@ -27,6 +28,7 @@ export interface PolicyPoolOptions {
   dialect: Dialect;
   /** Name of the weight board, on which there is a version. */
   board: string;
+  check: WeightCheck;
 }
 
 export interface EpisodeSeat {
@@ -104,14 +106,14 @@ export class PolicyPool {
   }
 
   #open(member: PoolMember): Member {
-    const { config, device, model, board } = this.#options;
+    const { config, device, model, board, check } = this.#options;
     const { name } = member;
-    const { temperature, maxSequences, contextLimit } = config.rollout;
+    const { temperature, maxSequences, contextLimit, kvOnUpdate } = config.rollout;
     const engine = (weights: WeightSource) =>
-      new Engine({ device, config: model, weights, maxConversations: maxSequences, contextLimit });
+      new Engine({ device, config: model, weights, maxConversations: maxSequences, contextLimit, kvOnUpdate });
     switch (member.kind) {
       case "stale": {
-        const weights = staleWeights({ device, config: model, board, every: member.every! });
+        const weights = staleWeights({ device, config: model, board, every: member.every!, check });
         return { name, engine: engine(weights), policy: PolicyId.stale };
       }
       case "checkpoint": {

@@ -1,5 +1,6 @@
 /** The rollout processes of a run: started, given work as they have room for it, and restarted when they crash or hang. */
 import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { BusyShare } from "./busy-share.ts";
 import { type Child, type ChildEnd, endChild, relayed } from "./children.ts";
 import type { Clock } from "./clock.ts";
 import { addFaults, type FaultCounts, noFaults } from "./faults.ts";
@@ -56,14 +57,15 @@ interface Member {
   /** Groups and evaluations that it has been given and not ended. */
   working: number;
   idleRestarts: number;
-  stats: { abortedTokens: number; faults: Partial<FaultCounts> };
+  stats: { abortedTokens: number; weightsVerified: number; faults: Partial<FaultCounts> };
+  engine: BusyShare;
   replaced: boolean;
 }
 
 export class RolloutFleet {
   readonly #options: FleetOptions;
   readonly #members: Member[] = [];
-  readonly #lost = { abortedTokens: 0, faults: noFaults() };
+  readonly #lost = { abortedTokens: 0, weightsVerified: 0, faults: noFaults() };
   #ending = false;
 
   constructor(options: FleetOptions) {
@@ -76,6 +78,17 @@ export class RolloutFleet {
 
   get abortedTokens(): number {
     return this.#living.reduce((sum, { stats }) => sum + stats.abortedTokens, this.#lost.abortedTokens);
+  }
+
+  /** Versions of the weights that were found to be the learner's, summed over the processes. */
+  get weightsVerified(): number {
+    return this.#living.reduce((sum, { stats }) => sum + stats.weightsVerified, this.#lost.weightsVerified);
+  }
+
+  /** Share of the time since the last call in which the engines computed, a mean over the processes; null before they tell. */
+  takeEngineShare(): number | null {
+    const shares = this.#living.map(({ engine }) => engine.take()).filter((share) => share !== null);
+    return shares.length === 0 ? null : shares.reduce((sum, share) => sum + share, 0) / shares.length;
   }
 
   /** Faults that the processes have met with, those that are gone included. */
@@ -157,7 +170,8 @@ export class RolloutFleet {
       room: 0,
       working: 0,
       idleRestarts,
-      stats: { abortedTokens: 0, faults: {} },
+      stats: { abortedTokens: 0, weightsVerified: 0, faults: {} },
+      engine: new BusyShare(this.#options.clock.now()),
       replaced: false,
     };
     this.#members[worker] = member;
@@ -174,6 +188,7 @@ export class RolloutFleet {
     }
     if (message.type === "stats") {
       member.stats = message;
+      member.engine.report(this.#options.clock.now(), message.busyMs);
       return;
     }
     member.liveness.moved();
@@ -205,6 +220,7 @@ export class RolloutFleet {
     const { events, clock, maxIdleRestarts, faults } = this.#options;
     const cause = `exit ${how.signal ?? how.code}`;
     this.#lost.abortedTokens += stats.abortedTokens;
+    this.#lost.weightsVerified += stats.weightsVerified;
     addFaults(this.#lost.faults, stats.faults);
     events.lost(worker);
     if (idleRestarts >= maxIdleRestarts) {

@@ -7,6 +7,7 @@ import type { Environment } from "../env/environment.ts";
 import type { EvalReport } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Conversation, Engine } from "../generate/engine.ts";
+import { layersComputed } from "../model/layer-done.ts";
 import { encodeTrajectory } from "../rl/record.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { Ring } from "../shm/ring.ts";
@@ -25,6 +26,7 @@ import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
 import { Waits } from "./waits.ts";
+import { WeightCheck } from "./weight-check.ts";
 
 const ringTimeoutMs = 120_000;
 const pulseMs = 1_000;
@@ -36,6 +38,7 @@ class RolloutProcess {
   readonly #dialect: Dialect;
   readonly #engine: Engine;
   readonly #pool: PolicyPool;
+  readonly #check: WeightCheck;
   readonly #player: GroupPlayer;
   readonly #waits = new Waits(realClock);
 
@@ -47,6 +50,7 @@ class RolloutProcess {
     engine: Engine;
     pool: PolicyPool;
     ring: Ring;
+    check: WeightCheck;
   }) {
     const { setup, send, ring } = parts;
     this.#setup = setup;
@@ -55,6 +59,7 @@ class RolloutProcess {
     this.#dialect = parts.dialect;
     this.#engine = parts.engine;
     this.#pool = parts.pool;
+    this.#check = parts.check;
     const { tries, episodeSeconds } = setup.config.recovery;
     this.#player = new GroupPlayer({
       clock: realClock,
@@ -81,16 +86,18 @@ class RolloutProcess {
     const environments = await Promise.all(config.tasks.map(openEnvironment));
     const ring = Ring.open(setup.ring);
     const { board, firstVersion: first } = setup;
-    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000 });
+    const check = new WeightCheck();
+    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000, check });
     const engine = new Engine({
       device,
       config: modelConfig,
       weights,
       maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
+      kvOnUpdate: config.rollout.kvOnUpdate,
     });
-    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board });
-    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring });
+    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board, check });
+    return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring, check });
   }
 
   get places(): number {
@@ -214,25 +221,26 @@ class RolloutProcess {
   }
 
   #pulse(): void {
-    const progress = this.#report() + this.#waits.ended;
+    this.#report();
+    const progress = layersComputed() + this.#waits.ended;
     this.#send({ type: "pulse", progress, doing: `waits for ${this.#waits.describe()}` });
   }
 
-  /** @returns steps of the engines. */
-  #report(): number {
+  #report(): void {
     const engines = [this.#engine.stats, ...this.#pool.stats];
-    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "steps") =>
+    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "recomputedRows" | "steps") =>
       engines.reduce((total, stats) => total + stats[of], 0);
-    const engineSteps = sum("steps");
     this.#send({
       type: "stats",
       abortedTokens: sum("abortedTokens"),
       sampledTokens: sum("sampledTokens"),
       rows: sum("rows"),
-      engineSteps,
+      recomputedRows: sum("recomputedRows"),
+      weightsVerified: this.#check.verified,
+      engineSteps: sum("steps"),
+      busyMs: this.#engine.stats.busyMs,
       faults: this.#player.faults,
     });
-    return engineSteps;
   }
 }
 

@@ -12,9 +12,19 @@ export interface RunStep extends StepMetrics {
   elapsed: number;
   /** Trained tokens per second of the last step's wall time, waiting included. */
   tokensPerSecond: number;
+  /**
+   * Share of the step's wall time in which the learner trained, and in which the engines computed (mean over the rollout
+   * processes, between their last reports; null when none has reported since the step before).
+   */
+  utilisation: { learner: number; engine: number | null };
   /** Share of each task in the groups that are drawn next. */
   samplingWeights: Record<string, number>;
   abortedTokens: number;
+  /** Groups thrown away as too old (staleness.overdue: drop), and the sampled tokens of theirs that had arrived. */
+  droppedGroups: number;
+  droppedTokens: number;
+  /** Versions of the weights that rollout processes found to be what the learner published, summed over the processes. */
+  weightsVerified: number;
   /** Bytes of the episodes that wait to be trained. */
   bufferBytes: number;
   /** What has gone wrong since the run (or its resumption) began, and was put right. */
@@ -24,7 +34,10 @@ export interface RunStep extends StepMetrics {
 }
 
 /** What the supervisor adds to a step's metrics. */
-export type StepContext = Pick<RunStep, "samplingWeights" | "abortedTokens" | "bufferBytes" | "faults">;
+export type StepContext = Omit<
+  RunStep,
+  keyof StepMetrics | "elapsed" | "tokensPerSecond" | "utilisation" | "evaluation"
+> & { engineShare: number | null };
 
 export interface LineSink {
   write(line: object): void;
@@ -68,12 +81,15 @@ export class RunLog {
   }
 
   /** @param evaluated The line is written again when its evaluation is in: of a step's lines the last one counts. */
-  step(metrics: StepMetrics, context: StepContext, evaluated: boolean): void {
+  step(metrics: StepMetrics, { engineShare, ...context }: StepContext, evaluated: boolean): void {
     const now = this.#clock.now();
+    const wallMs = now - this.#lastStepAt;
     const line: RunStep = {
       ...metrics,
       elapsed: this.seconds,
-      tokensPerSecond: metrics.sampledTokens / ((now - this.#lastStepAt) / 1000),
+      tokensPerSecond: metrics.sampledTokens / (wallMs / 1000),
+      // A message that came late makes the next step look shorter than it was.
+      utilisation: { learner: Math.min(1, metrics.timings.step / wallMs), engine: engineShare },
       ...context,
     };
     this.#lastStepAt = now;

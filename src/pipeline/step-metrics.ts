@@ -14,6 +14,8 @@ export interface TaskMetrics {
   /** Versions by which the current policy's tokens were older than the weights they trained. */
   meanLag: number;
   maxLag: number;
+  /** How many of the current policy's sampled tokens were older by how many versions: {"0": 120, "2": 31}. */
+  lagTokens: Record<string, number>;
   turns: number;
   /** Of the current policy's turns. */
   parseFailureRate: number;

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { overdueOf } from "../config/staleness.ts";
 import type { TrainConfig } from "../config/train.ts";
 import { AgentRLError } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
@@ -150,6 +151,7 @@ function coordinatorOf(
     groupSize: config.rollout.groupSize,
     groupsPerStep: config.rollout.groupsPerStep,
     maxLag: maxLagOf(config),
+    overdue: overdueOf(config),
     steps: config.steps,
     maxFactor: config.algorithm.filters.dynamicSampling.maxFactor,
     ...(minShares.some((share) => share > 0) && { minShares }),

@@ -49,11 +49,6 @@ export class Verifier {
     });
   }
 
-  /** Forward passes so far. */
-  get passes(): number {
-    return this.#pass.count;
-  }
-
   /** Compares tokens of `trajectories`, drawn by `seed`, until `fraction` of all sampled tokens are compared. */
   async check(
     trajectories: readonly Trajectory[],

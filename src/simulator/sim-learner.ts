@@ -27,6 +27,8 @@ export interface SimLearnerOptions {
   maxLag: number;
   /** Where a batch that breaks a law is told. */
   violation(what: string): void;
+  /** Samples that wait, once a second. */
+  inbox(samples: number): void;
 }
 
 const pulseMs = 1_000;
@@ -48,6 +50,7 @@ export function startSimLearner(options: SimLearnerOptions): void {
     });
     loop = begun;
     every(process.clock, pulseMs, () => {
+      options.inbox(begun.waiting);
       process.emit({ type: "pulse", progress: begun.handled, doing: begun.doing });
     });
     await collect({

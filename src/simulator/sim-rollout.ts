@@ -26,6 +26,7 @@ export interface SimRolloutOptions {
   places: number;
   tries: number;
   tryMs: number;
+  fatalEvery: number;
   seed: number;
   name: string;
 }
@@ -88,12 +89,18 @@ class SimRollout {
   #report(): void {
     const { faults } = this.#player;
     const counts = { abortedTokens: 0, sampledTokens: this.#turns, rows: 0, engineSteps: this.#turns };
-    this.#options.process.emit({ type: "stats", ...counts, faults: { ...faults } });
+    const unmodelled = { recomputedRows: 0, weightsVerified: 0, busyMs: 0 };
+    this.#options.process.emit({ type: "stats", ...counts, ...unmodelled, faults: { ...faults } });
   }
 
   async #open(lease: GroupLease): Promise<OpenGroup> {
-    const { clock } = this.#options.process;
+    const { process, fatalEvery } = this.#options;
+    const { clock } = process;
     const environment = this.#environment;
+    if ((lease.index + 1) % fatalEvery === 0) {
+      await sleep(clock, 100);
+      process.crash(`task ${lease.index} ended the process`);
+    }
     const first = await this.#waits.during(`environment ${environment.name}`, () =>
       startSession(environment, "train", lease.index, lease.seed, clock),
     );

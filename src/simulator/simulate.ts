@@ -4,6 +4,7 @@
  * seconds, and every fault that a run can meet can be injected.
  */
 import { AgentRLError } from "../errors.ts";
+import type { Overdue } from "../pipeline/batch-choice.ts";
 import { type Clock, every } from "../pipeline/clock.ts";
 import { Coordinator } from "../pipeline/coordinator.ts";
 import {
@@ -39,6 +40,7 @@ export interface SimulateOptions {
   groupSize?: number;
   groupsPerStep?: number;
   maxLag?: number;
+  overdue?: Overdue;
   processes?: number;
   /** Groups that a rollout process plays at once. */
   places?: number;
@@ -46,6 +48,10 @@ export interface SimulateOptions {
   bufferBytes?: number;
   ringBytes?: number;
   restarts?: number;
+  /** Seconds that a try of an episode may take. */
+  episodeSeconds?: number;
+  /** One task in so many ends the process that plays it. @default none does */
+  fatalEvery?: number;
   timing?: Partial<Timing>;
   faults?: Partial<FaultRates>;
   /** In order of time, which begins anew after each kill of the supervisor. */
@@ -73,7 +79,7 @@ export interface Simulation {
   seconds: number;
   events: number;
   /** The most that there was at any time. */
-  most: { bufferBytes: number; inFlight: number; ringBytes: number; pendingEvents: number };
+  most: { bufferBytes: number; inFlight: number; inboxSamples: number; ringBytes: number };
 }
 
 const supervisorKilled = Symbol("the supervisor is killed");
@@ -95,7 +101,7 @@ class Simulator {
   readonly #disk = new SimDisk();
   readonly #violations: string[] = [];
   readonly #notices: string[] = [];
-  readonly #most = { bufferBytes: 0, inFlight: 0, ringBytes: 0, pendingEvents: 0 };
+  readonly #most = { bufferBytes: 0, inFlight: 0, inboxSamples: 0, ringBytes: 0 };
   #starts = 0;
 
   constructor({ timing, faults = {}, kills = [], ...options }: SimulateOptions) {
@@ -103,12 +109,15 @@ class Simulator {
       groupSize: 4,
       groupsPerStep: 4,
       maxLag: 2,
+      overdue: "pace",
       processes: 2,
       places: 8,
       checkpointEvery: 5,
       bufferBytes: 1 << 20,
       ringBytes: 1 << 16,
       restarts: 20,
+      episodeSeconds: 1800,
+      fatalEvery: Number.POSITIVE_INFINITY,
       ...options,
     };
     this.#timing = { ...defaultTiming, ...timing };
@@ -150,6 +159,7 @@ class Simulator {
     const host = this.#host(world);
     let killed = false;
     let lastStep = 0;
+    let coordinator: Coordinator | null = null;
     const next = () => {
       const kill = this.#kills.shift();
       if (kill === undefined) return;
@@ -173,6 +183,7 @@ class Simulator {
           const step = line as RunStep;
           this.#disk.lines.set(step.step, step);
           this.#most.bufferBytes = Math.max(this.#most.bufferBytes, step.bufferBytes);
+          this.#most.inFlight = Math.max(this.#most.inFlight, coordinator?.inFlight ?? 0);
           lastStep = world.now();
         },
       },
@@ -183,7 +194,10 @@ class Simulator {
     const run = supervise({
       host,
       log,
-      coordinator: (from) => this.#coordinator(from),
+      coordinator: (from) => {
+        coordinator = this.#coordinator(from);
+        return coordinator;
+      },
       resume,
       processes,
       restarts,
@@ -192,10 +206,7 @@ class Simulator {
       evaluateEvery: 0,
       tasks: [{ name: "simulated", split: "train" }],
     });
-    const how = await world.run(run, () => {
-      this.#most.pendingEvents = Math.max(this.#most.pendingEvents, world.pending);
-      return killed || world.now() - lastStep > hangMs;
-    });
+    const how = await world.run(run, () => killed || world.now() - lastStep > hangMs);
     if (how === "settled") return await run;
     run.catch(() => {});
     if (killed) return supervisorKilled;
@@ -207,7 +218,7 @@ class Simulator {
   }
 
   #coordinator(from: SavedBooks | null): Coordinator {
-    const { groupSize, groupsPerStep, maxLag, steps, seed, bufferBytes } = this.#options;
+    const { groupSize, groupsPerStep, maxLag, overdue, steps, seed, bufferBytes } = this.#options;
     const indices = [...Array(200).keys()];
     const { step = 0, trainedGroups = [] } = from?.state ?? {};
     return new Coordinator({
@@ -215,6 +226,7 @@ class Simulator {
       groupSize,
       groupsPerStep,
       maxLag,
+      overdue,
       steps,
       buffer: { maxBytes: bufferBytes, largestEpisode },
       step,
@@ -236,7 +248,7 @@ class Simulator {
   }
 
   #attempt(world: Clock, from: SavedBooks | null): Attempt {
-    const { groupSize, maxLag, places, ringBytes, seed } = this.#options;
+    const { groupSize, maxLag, places, ringBytes, seed, episodeSeconds, fatalEvery } = this.#options;
     const faults = this.#faults;
     const timing = this.#timing;
     const board = new SimBoard();
@@ -260,6 +272,9 @@ class Simulator {
           groupSize,
           maxLag,
           violation,
+          inbox: (samples) => {
+            this.#most.inboxSamples = Math.max(this.#most.inboxSamples, samples);
+          },
         });
         this.#endanger(process, "learner");
         process.send(setUp);
@@ -268,7 +283,7 @@ class Simulator {
       rollout: (worker) => {
         const process = new SimProcess<ToRollout, FromRollout>(`rollout ${worker}`, world);
         rollouts[worker] = process;
-        const limits = { places, tries: 5, tryMs: 1800_000 };
+        const limits = { places, tries: 5, tryMs: episodeSeconds * 1000, fatalEvery };
         const name = "simulated";
         startSimRollout({ process, ring, board, faults, timing, ...limits, seed: mixSeed(seed, this.#starts++), name });
         this.#endanger(process, "rollout");

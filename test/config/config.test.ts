@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { loadSftConfig, loadTrainConfig } from "../../src/config/load.ts";
+import { overdueOf } from "../../src/config/staleness.ts";
 import { AgentRLError } from "../../src/errors.ts";
+import { maxLagOf } from "../../src/pipeline/plan.ts";
 
 let folder: string;
 let file: string;
@@ -115,7 +117,7 @@ describe("a wrong value", () => {
     ["steps: 0", "steps", 0, "a whole number ≥ 1"],
     ["steps:", "steps", null, "a whole number ≥ 1"],
     ["steps: .nan", "steps", "NaN", "a whole number ≥ 1"],
-    ["steps: 1\nmode: fast", "mode", '"fast"', "one of async, sync"],
+    ["steps: 1\nmode: fast", "mode", '"fast"', "one of async, one-step-off, sync"],
     ["steps: 1\nrollout: {topP: 0}", "rollout.topP", 0, "a number > 0 and ≤ 1"],
     ["steps: 1\nrollout: {minP: 1}", "rollout.minP", 1, "a number ≥ 0 and < 1"],
     ["steps: 1\nrollout: {temperature: 0}", "rollout.temperature", 0, "a number > 0 and ≤ 10"],
@@ -227,9 +229,14 @@ describe("--set", () => {
 describe("options without effect", () => {
   it.each([
     ["mode: sync\nstaleness: {maxLag: 2}", "staleness.maxLag", "mode is sync"],
+    ["mode: sync\nstaleness: {overdue: wait}", "staleness.overdue", "mode is sync"],
+    ["mode: one-step-off\nstaleness: {maxLag: 1}", "staleness.maxLag", "mode is one-step-off"],
+    ["mode: one-step-off\nstaleness: {overdue: drop}", "staleness.overdue", "mode is one-step-off"],
+    ["mode: sync\nrollout: {kvOnUpdate: recompute}", "rollout.kvOnUpdate", "no episode is under way"],
     ["mode: sync\nalgorithm: {clipLow: 0.1}", "algorithm.clipLow", "mode is sync"],
     ["optimizer: {minLrRatio: 0.5}", "optimizer.minLrRatio", "schedule is constant"],
     ["checkpoint: {every: 0, keep: 3}", "checkpoint.keep", "checkpoint.every is 0"],
+    ["checkpoint: {every: 0, onError: continue}", "checkpoint.onError", "checkpoint.every is 0"],
     ["evaluation: {episodes: 10}", "evaluation.episodes", "evaluation.every is 0"],
     ["algorithm: {tauPos: 2}", "algorithm.tauPos", "belongs to algorithm.objective sapo"],
     ["algorithm: {objective: sapo, clipHigh: 0.3}", "algorithm.clipHigh", "ppo, gspo, gspo-token, cispo"],
@@ -259,6 +266,16 @@ describe("options without effect", () => {
 
   it("the only task's weight is one", () => {
     expect(loadError(valid, ["tasks=[{name: kg, weight: 2}]"]).message).toContain("tasks.0.weight has no effect");
+  });
+
+  it.each([
+    ["mode: async\nstaleness: {maxLag: 3, overdue: drop}", 3, "drop"],
+    ["mode: one-step-off\nalgorithm: {clipLow: 0.1}\nrollout: {kvOnUpdate: recompute}", 1, "wait"],
+    // An evaluation goes on while weights change.
+    ["mode: sync\nevaluation: {every: 5}\nrollout: {kvOnUpdate: recompute}", 0, "pace"],
+  ])("%j has effect", (lines, maxLag, overdue) => {
+    const config = load(`${valid}${lines}\n`);
+    expect([maxLagOf(config), overdueOf(config)]).toEqual([maxLag, overdue]);
   });
 
   it("only what was written counts, not defaults", () => {

@@ -41,6 +41,8 @@ describe("without effect", () => {
     ["policies: {}", "", "", "tasks.0.policies", "there is no crossPolicy.pool"],
     ["minShare: 0.5", null, "", "tasks.0.minShare", "there is one task"],
     ["minShare: 0.2", "", "mode: sync", "tasks.0.minShare", "mode is sync"],
+    ["minShare: 0.2", "", "mode: one-step-off", "tasks.0.minShare", "in the order of issue"],
+    ["minShare: 0.2", "", "staleness: {overdue: wait}", "tasks.0.minShare", "in the order of issue"],
     ["algorithm: {gamma: 0.5}", "", "", "tasks.0.algorithm.gamma", "belongs to advantage gigpo"],
     // Each entry by its own advantage: the first one's gamma does something.
     [
@@ -103,6 +105,7 @@ describe("what does not go together", () => {
       /sampling.adaptive.floor/,
     ],
     ["maxTokensPerTurn: 2048", "", "", "tasks.0.maxTokensPerTurn", /whole context/],
+    ["latency: {medianMs: 200, p99Ms: 200}", "", "", "tasks.0.latency.p99Ms", /no tail/],
     ["algorithm: {advantage: gigpo}", "", "algorithm: {advantage: gae-token}", "tasks.0.algorithm", /beside a critic/],
     [
       "algorithm: {advantage: rloo}",
@@ -147,6 +150,8 @@ describe("what does not go together", () => {
 
   it.each([
     ["lossWeight: -1", "tasks.0.lossWeight", "a number ≥ 0"],
+    ["latency: {medianMs: 0, p99Ms: 9}", "tasks.0.latency.medianMs", "a number > 0 and ≤ 60000"],
+    ["latency: {medianMs: 5, p99Ms: 60001}", "tasks.0.latency.p99Ms", "a number > 0 and ≤ 60000"],
     ["minShare: 1.5", "tasks.0.minShare", "a number ≥ 0 and ≤ 1"],
     ["algorithm: {advantage: gae-turn}", "tasks.0.algorithm.advantage", /^one of grpo/],
     ["algorithm: {incompletePenalty: 1}", "tasks.0.algorithm.incompletePenalty", "a number ≥ -1000 and ≤ 0"],

@@ -2,76 +2,17 @@ import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { NativeDevice } from "../../src/device/native.ts";
 import { type Conversation, Engine } from "../../src/generate/engine.ts";
-import type { TokenRecord } from "../../src/generate/token-record.ts";
 import { fixedWeights, type WeightSource } from "../../src/generate/weight-source.ts";
-import type { ModelConfig } from "../../src/model/config.ts";
-import { initWeights } from "../../src/model/init.ts";
-import { TrainPass } from "../../src/model/train-pass.ts";
-import { Weights } from "../../src/model/weights.ts";
+import { recompute, recorded, tinyConfig, tinyTokens, tinyTurn, tinyWeights } from "./tiny-model.ts";
 
-const config: ModelConfig = {
-  vocabSize: 97,
-  hiddenSize: 32,
-  intermediateSize: 48,
-  layers: 2,
-  heads: 4,
-  kvHeads: 2,
-  headDim: 8,
-  ropeTheta: 10_000,
-  rmsNormEps: 1e-6,
-  tieWordEmbeddings: true,
-  maxPositions: 256,
-  eosTokenIds: [5],
-};
 const device = new NativeDevice({ threads: 1 });
 afterAll(() => device.destroy());
 
-function weightsOf(seed: number): Weights {
-  const weights = Weights.allocate(device, config, "weights");
-  const values = initWeights(config, seed);
-  // Sharper than a fresh model, so that different contexts give different tokens.
-  device.write(
-    weights.arena,
-    values.map((value) => (Math.abs(value) < 0.9 ? value * 8 : value)),
-  );
-  return weights;
-}
-
-const first = weightsOf(1);
-const second = weightsOf(2);
-const sampling = { temperature: 0.9, topK: 0, topP: 1, minP: 0 };
+const first = tinyWeights(device, 1);
+const second = tinyWeights(device, 2);
 
 function engineOf(weights: WeightSource, maxRows = 64) {
-  return new Engine({ device, config, weights, maxConversations: 24, contextLimit: 200, maxRows });
-}
-
-function turn(sample: number, maxTokens = 12, stopTokens: number[] = [5]) {
-  return { stopTokens, maxTokens, sampling, seed: { group: 3, sample, key: 11 } };
-}
-
-function tokens(seed: number, length: number): number[] {
-  return Array.from({ length }, (_, i) => 6 + ((seed * 31 + i * 17 + i * i) % 90));
-}
-
-/** Log-probabilities of the record's sampled tokens by one full forward pass. */
-async function recompute(record: TokenRecord, weights: Weights): Promise<number[]> {
-  const rows = record.length - 1;
-  const pass = new TrainPass(device, config, { maxRows: 256, maxScored: 256 });
-  const scoredRows = [...Array(rows).keys()].filter((row) => record.sampled[row + 1] === 1);
-  const { logProbs } = await pass.forward(weights, {
-    tokens: record.tokens.slice(0, rows),
-    offsets: Uint32Array.of(0, rows),
-    scoredRows: Uint32Array.from(scoredRows),
-    targets: Uint32Array.from(scoredRows, (row) => record.tokens[row + 1]!),
-    temperatures: new Float32Array(scoredRows.length).fill(sampling.temperature),
-  });
-  const out = [...logProbs];
-  pass.destroy();
-  return out;
-}
-
-function recorded(record: TokenRecord): number[] {
-  return [...record.logProbs.subarray(0, record.length)].filter((_, i) => record.sampled[i] === 1);
+  return new Engine({ device, config: tinyConfig, weights, maxConversations: 24, contextLimit: 200, maxRows });
 }
 
 function snapshot({ record }: Conversation) {
@@ -81,18 +22,18 @@ function snapshot({ record }: Conversation) {
 
 /** Two turns with a tool's answer in between. */
 async function episode(conversation: Conversation, sample: number): Promise<void> {
-  await conversation.generate(turn(sample));
-  conversation.extend(tokens(sample + 40, 3 + (sample % 37)));
-  await conversation.generate(turn(sample));
+  await conversation.generate(tinyTurn(sample));
+  conversation.extend(tinyTokens(sample + 40, 3 + (sample % 37)));
+  await conversation.generate(tinyTurn(sample));
 }
 
 describe("Engine", () => {
   it("records the log-probabilities that a full forward pass computes, bit for bit", async () => {
     const engine = engineOf(fixedWeights(first));
-    const conversations = Array.from({ length: 9 }, (_, i) => engine.open(tokens(i, 1 + i * 9)));
+    const conversations = Array.from({ length: 9 }, (_, i) => engine.open(tinyTokens(i, 1 + i * 9)));
     await Promise.all(conversations.map(episode));
     for (const { record } of conversations) {
-      expect(recorded(record)).toEqual(await recompute(record, first));
+      expect(recorded(record)).toEqual(await recompute(device, record, first));
     }
     await engine.destroy();
   });
@@ -101,7 +42,7 @@ describe("Engine", () => {
     const alone = await Promise.all(
       [0, 1, 2, 3].map(async (sample) => {
         const engine = engineOf(fixedWeights(first));
-        const conversation = engine.open(tokens(7, 45));
+        const conversation = engine.open(tinyTokens(7, 45));
         await episode(conversation, sample);
         const got = snapshot(conversation);
         await engine.destroy();
@@ -111,9 +52,9 @@ describe("Engine", () => {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 24, max: 130 }), fc.nat(12), async (maxRows, others) => {
         const engine = engineOf(fixedWeights(first), maxRows);
-        const beside = Array.from({ length: others }, (_, i) => engine.open(tokens(50 + i, 3 + 11 * i)));
-        const noise = beside.map((conversation, i) => conversation.generate(turn(100 + i, 5 + i)));
-        const root = engine.open(tokens(7, 45));
+        const beside = Array.from({ length: others }, (_, i) => engine.open(tinyTokens(50 + i, 3 + 11 * i)));
+        const noise = beside.map((conversation, i) => conversation.generate(tinyTurn(100 + i, 5 + i)));
+        const root = engine.open(tinyTokens(7, 45));
         await root.prefill();
         const forks = [0, 1, 2, 3].map(() => root.fork());
         root.close();
@@ -129,10 +70,10 @@ describe("Engine", () => {
   it("takes new weights between steps without stopping an episode, and stamps what each token was made with", async () => {
     let current = { version: 4, weights: first };
     const engine = engineOf({ latest: () => current, close: () => {} });
-    const conversation = engine.open(tokens(1, 20));
-    await conversation.generate({ ...turn(0, 6), stopTokens: [] });
+    const conversation = engine.open(tinyTokens(1, 20));
+    await conversation.generate({ ...tinyTurn(0, 6), stopTokens: [] });
     current = { version: 5, weights: second };
-    await conversation.generate({ ...turn(0, 6), stopTokens: [] });
+    await conversation.generate({ ...tinyTurn(0, 6), stopTokens: [] });
     const { record } = conversation;
     const stamps = [...record.version.subarray(20, 32)];
     expect(stamps).toEqual([4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5]);
@@ -140,7 +81,7 @@ describe("Engine", () => {
     expect(engine.stats.weightUpdates).toBe(1);
     expect(engine.stats.abortedTokens).toBe(0);
     // The first six compare under version 4; the others were made on its keys and values by version 5, and must not.
-    const old = await recompute(record, first);
+    const old = await recompute(device, record, first);
     expect(recorded(record).slice(0, 6)).toEqual(old.slice(0, 6));
     expect(recorded(record).slice(6)).not.toEqual(old.slice(6));
     await engine.destroy();
@@ -150,8 +91,8 @@ describe("Engine", () => {
     let current = { version: 0, weights: first };
     const engine = engineOf({ latest: () => current, close: () => {} });
     const play = async () => {
-      const conversation = engine.open(tokens(3, 33));
-      await conversation.generate({ ...turn(2, 10), stopTokens: [] });
+      const conversation = engine.open(tinyTokens(3, 33));
+      await conversation.generate({ ...tinyTurn(2, 10), stopTokens: [] });
       const { record } = conversation;
       conversation.close();
       return record;
@@ -159,34 +100,46 @@ describe("Engine", () => {
     await play();
     current = { version: 1, weights: second };
     const record = await play();
-    expect(recorded(record)).toEqual(await recompute(record, second));
+    expect(recorded(record)).toEqual(await recompute(device, record, second));
     await engine.destroy();
   });
 
   it("ends a turn at a stop token, at its budget, and at the context's end, and says which", async () => {
-    const engine = new Engine({ device, config, weights: fixedWeights(first), maxConversations: 4, contextLimit: 40 });
+    const engine = new Engine({
+      device,
+      config: tinyConfig,
+      weights: fixedWeights(first),
+      maxConversations: 4,
+      contextLimit: 40,
+    });
     const any = [...Array(97).keys()];
-    const stopped = engine.open(tokens(1, 10));
-    expect(await stopped.generate(turn(0, 20, any))).toBe("stop");
+    const stopped = engine.open(tinyTokens(1, 10));
+    expect(await stopped.generate(tinyTurn(0, 20, any))).toBe("stop");
     expect(stopped.length).toBe(11);
-    const budget = engine.open(tokens(1, 10));
-    expect(await budget.generate(turn(0, 7, []))).toBe("length");
+    const budget = engine.open(tinyTokens(1, 10));
+    expect(await budget.generate(tinyTurn(0, 7, []))).toBe("length");
     expect(budget.length).toBe(17);
-    const full = engine.open(tokens(1, 30));
-    expect(await full.generate(turn(0, 50, []))).toBe("context");
+    const full = engine.open(tinyTokens(1, 30));
+    expect(await full.generate(tinyTurn(0, 50, []))).toBe("context");
     expect(full.length).toBe(40);
-    expect(await full.generate(turn(0, 50, []))).toBe("context");
+    expect(await full.generate(tinyTurn(0, 50, []))).toBe("context");
     expect(() => full.extend([1])).toThrow(/outgrow its context/);
     await engine.destroy();
   });
 
   it("gives every page back, though conversations are forked, cut off and closed at any time", async () => {
-    const engine = new Engine({ device, config, weights: fixedWeights(first), maxConversations: 6, contextLimit: 96 });
+    const engine = new Engine({
+      device,
+      config: tinyConfig,
+      weights: fixedWeights(first),
+      maxConversations: 6,
+      contextLimit: 96,
+    });
     for (let round = 0; round < 30; round++) {
-      const root = engine.open(tokens(round, 20 + (round % 30)));
+      const root = engine.open(tinyTokens(round, 20 + (round % 30)));
       if (round % 3 !== 0) await root.prefill();
       const forks = [0, 1, 2, 3, 4].map(() => root.fork());
-      const turns = forks.map((fork, i) => fork.generate(turn(i, 10, [])).catch((error: Error) => error.message));
+      const turns = forks.map((fork, i) => fork.generate(tinyTurn(i, 10, [])).catch((error: Error) => error.message));
       root.close();
       if (round % 2 === 0) forks[round % 5]!.close();
       const ends = await Promise.all(turns);
@@ -194,7 +147,7 @@ describe("Engine", () => {
       for (const fork of forks) fork.close();
       expect(engine.openConversations).toBe(0);
     }
-    const whole = Array.from({ length: 6 }, (_, i) => engine.open(tokens(i, 95)));
+    const whole = Array.from({ length: 6 }, (_, i) => engine.open(tinyTokens(i, 95)));
     await Promise.all(whole.map((conversation) => conversation.prefill()));
     expect(() => engine.open([1])).toThrow(/Too many conversations/);
     await engine.destroy();

@@ -228,7 +228,7 @@ describe("Coordinator", () => {
       expect(coordinator.nextBatch()).toBeNull();
       deliver(4, false);
       // 0, 2 and 3 are silent; two of them may be thrown away, and 3, the last, takes the third place.
-      expect(coordinator.nextBatch()).toEqual({ groups: [1, 3, 4], spares: [0, 2] });
+      expect(coordinator.nextBatch()).toEqual({ groups: [1, 3, 4], spares: [0, 2], dropped: [] });
       coordinator.trained([1, 3, 4]);
       expect([...coordinator.trainedGroups].sort()).toEqual([0, 1, 2, 3, 4]);
       expect(leased()).toEqual([5, 6, 7]);
@@ -242,7 +242,7 @@ describe("Coordinator", () => {
     coordinator.received(1, 0, 1);
     expect(coordinator.nextBatch()).toBeNull();
     coordinator.received(0, 0, 1);
-    expect(coordinator.nextBatch()).toEqual({ groups: [0, 1], spares: [] });
+    expect(coordinator.nextBatch()).toEqual({ groups: [0, 1], spares: [], dropped: [] });
     coordinator.trained([0, 1]);
     expect(coordinator.lease(0, 10).map((lease) => lease.draw.group)).toEqual([2, 3]);
   });
@@ -255,6 +255,65 @@ describe("Coordinator", () => {
     const [again] = coordinator.lease(1, 1);
     expect(again!.draw).toEqual(sampler.draw(0));
     expect(again!.samples).toEqual([0, 1, 3]);
+  });
+
+  it("has samples that did not arrive played again, and a late copy of older weights discarded", () => {
+    const coordinator = new Coordinator({ sampler, groupSize: 2, groupsPerStep: 1, maxLag: 1, steps: 5 });
+    const numbers = (leases: { draw: { group: number }; samples: number[] }[]) =>
+      leases.map(({ draw, samples }) => [draw.group, samples]);
+    expect(numbers(coordinator.lease(0, 5))).toEqual([
+      [0, [0, 1]],
+      [1, [0, 1]],
+    ]);
+    // Neither sample of group 0 came; group 1 did, and is trained.
+    for (const sample of [0, 1]) expect(coordinator.received(1, sample, sample)).toBe(0);
+    expect(coordinator.missing(1, 0)).toBe(0);
+    expect(coordinator.missing(0, 1)).toBe(0);
+    expect(coordinator.missing(0, 0)).toBe(2);
+    expect(coordinator.missing(0, 0)).toBe(0);
+    expect(coordinator.nextBatch()?.groups).toEqual([1]);
+    coordinator.trained([1]);
+    expect(numbers(coordinator.lease(0, 5))).toEqual([
+      [0, [0, 1]],
+      [2, [0, 1]],
+    ]);
+    expect(coordinator.received(0, 1, 1, { oldestVersion: 0 })).toBe("late");
+    expect(coordinator.received(0, 1, 1, { oldestVersion: 1 })).toBe(0);
+    expect(coordinator.received(0, 1, 1, { oldestVersion: 1 })).toBeNull();
+  });
+
+  it("plays a group alone that was in play in two deaths, and gives it up after four", () => {
+    const coordinator = new Coordinator({ sampler, groupSize: 1, groupsPerStep: 2, maxLag: 1, steps: 9 });
+    const groups = (worker: number) => coordinator.lease(worker, 4).map(({ draw }) => draw.group);
+    expect(groups(0)).toEqual([0, 1, 2, 3]);
+    coordinator.workerLost(0);
+    expect(groups(0)).toEqual([0, 1, 2, 3]);
+    for (const group of [1, 2, 3]) coordinator.received(group, 0, 1);
+    coordinator.workerLost(0);
+    expect(groups(0)).toEqual([0]);
+    expect(groups(0)).toEqual([]);
+    coordinator.workerLost(0);
+    expect(coordinator.hopeless).toEqual([]);
+    expect(groups(0)).toEqual([0]);
+    coordinator.workerLost(0);
+    expect(coordinator.hopeless.map(({ group }) => group)).toEqual([0]);
+    coordinator.abandon(0);
+    expect(coordinator.hopeless).toEqual([]);
+    expect(groups(0)).toEqual([4]);
+  });
+
+  it("begins no group beyond the buffer's bound, but for one batch", () => {
+    const buffer = { maxBytes: 1000, largestEpisode: 200 };
+    const options = { sampler, groupSize: 2, groupsPerStep: 2, maxLag: 8, steps: 50 };
+    const coordinator = new Coordinator({ ...options, buffer });
+    // Two groups may come to 800 bytes, a third would make it 1200.
+    expect(coordinator.lease(0, 9).length).toBe(2);
+    for (const sample of [0, 1]) coordinator.received(0, sample, 1, { bytes: 100 });
+    expect(coordinator.bufferBytes).toBe(200);
+    // 200 of the first, 400 of the second: there is room for 400 more.
+    expect(coordinator.lease(0, 9).length).toBe(1);
+    const narrow = new Coordinator({ ...options, buffer: { maxBytes: 1, largestEpisode: 200 } });
+    expect(narrow.lease(0, 9).length).toBe(2);
   });
 
   it("issues after a resume exactly the numbers that were not trained", () => {

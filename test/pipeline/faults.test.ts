@@ -9,7 +9,10 @@ import { readMetrics } from "../../src/observe/metrics.ts";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
+import { Ring } from "../../src/shm/ring.ts";
+import { segmentName } from "../../src/shm/segment.ts";
 import { failureOf } from "../failure.ts";
+import { segmentsOf } from "../run-processes.ts";
 import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
 
 const folder = temporaryFolder();
@@ -82,6 +85,96 @@ describe("a full disk", () => {
   });
 });
 
+describe("a full disk with checkpoint.onError: continue", () => {
+  /** A file system of its own, 4 MB; null where mounting one is not allowed. */
+  function smallDisk(name: string): { out: string; fill: () => void; free: () => void; unmount: () => void } | null {
+    const out = join(folder.path, name);
+    mkdirSync(out);
+    if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", out]).status !== 0) {
+      console.log("skipped: mounting a tmpfs needs root on Linux");
+      return null;
+    }
+    const filler = join(out, "filler");
+    return {
+      out,
+      // `dd` ends with an error when the file system is full, which is the point.
+      fill: () => spawnSync("dd", ["if=/dev/zero", `of=${filler}`, "bs=4k"]),
+      free: () => rmSync(filler),
+      unmount: () => spawnSync("umount", [out]),
+    };
+  }
+  const patient = (steps: number) => settings({ steps, checkpoint: { every: 1, keep: 2, onError: "continue" } });
+  const missed = /^step (\d+): the checkpoint could not be written \((.*)\); the run goes on and keeps (.*)$/;
+
+  it("goes on, says so, keeps the previous checkpoint, and writes the next once there is room", async ({ skip }) => {
+    const disk = smallDisk("patient") ?? skip();
+    const { out } = disk;
+    try {
+      const notices: string[] = [];
+      const saved: number[] = [];
+      const failed: number[] = [];
+      const { summary } = await run({
+        ...runOptions(folder.path, "patient-run", patient(14)),
+        out,
+        onEvent: (event) => {
+          if (event.type === "checkpoint") {
+            saved.push(event.step);
+            if (event.step === 2) disk.fill();
+          } else if (event.type === "notice") {
+            notices.push(event.message);
+            const [, step, cause, kept] = missed.exec(event.message) ?? [];
+            if (step === undefined) return;
+            failed.push(Number(step));
+            expect(cause).toMatch(/\/patient\/.*(ENOSPC|no space)/);
+            expect(readCheckpoint(kept!).state.step).toBe(saved.at(-1));
+            // By then lines of metrics wait as well: a few KB are more than a page of the file system.
+            if (failed.length === 5) disk.free();
+          }
+        },
+      });
+      expect(failed.length).toBeGreaterThanOrEqual(5);
+      expect(saved).toContain(2);
+      expect(saved.at(-1)).toBe(14);
+      // Between the last failure and the end there were checkpoints again.
+      expect(saved.filter((step) => step > failed.at(-1)! && step < 14)).not.toEqual([]);
+      expect(notices.join("\n")).toMatch(
+        /metrics wait in memory.*metrics\.jsonl.*no space[\s\S]*lines of metrics .* are written/,
+      );
+      expect(summary.steps).toBe(14);
+      const lines = readMetrics<RunStep>(join(out, "metrics.jsonl"));
+      expect(lines.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    } finally {
+      disk.unmount();
+    }
+  });
+
+  it("ends with its cause when there is no room for the last checkpoint either, and can be resumed", async ({
+    skip,
+  }) => {
+    const disk = smallDisk("full-to-the-end") ?? skip();
+    const { out } = disk;
+    try {
+      const error = await failureOf(
+        run({
+          ...runOptions(folder.path, "full-run", patient(4)),
+          out,
+          onEvent: (event) => {
+            if (event.type === "checkpoint" && event.step === 1) disk.fill();
+          },
+        }),
+      );
+      expect(error.code).toBe("DISK");
+      expect(error.message).toMatch(/no space|ENOSPC/i);
+      disk.free();
+      const { summary } = await run({ ...runOptions(folder.path, "full-run", patient(5)), out, resume: true });
+      expect(fromRanges(readCheckpoint(summary.checkpoint).state.trainedGroups)).toEqual([...Array(2 * 5).keys()]);
+      expect(readMetrics<RunStep>(join(out, "metrics.jsonl")).map(({ step }) => step)).toEqual([1, 2, 3, 4, 5]);
+    } finally {
+      disk.unmount();
+    }
+  });
+});
+
 describe("a killed process", () => {
   it("(the learner) is started again from the last checkpoint, and every group is trained once", async () => {
     const notices: string[] = [];
@@ -128,7 +221,7 @@ describe("a killed process", () => {
     expect(existsSync(join(out, "metrics.jsonl"))).toBe(true);
   });
 
-  it("(the supervisor) leaves no child behind, and the run can be resumed", async () => {
+  it("(the supervisor) leaves no child behind; the next start removes its shared memory, and resumes the run", async () => {
     const out = join(folder.path, "supervisor-killed");
     const file = join(folder.path, "supervisor.yaml");
     writeFileSync(file, stringify(settings({ steps: 400 })));
@@ -145,12 +238,24 @@ describe("a killed process", () => {
     await Promise.all(children.map(gone));
     const { state } = readCheckpoint(latestCheckpoint(join(out, "checkpoints"))!);
     const steps = state.step + 1;
+    const segments = segmentsOf([child.pid!]);
+    if (process.platform === "linux") expect(segments).toHaveLength(2);
+    const living = Ring.create({ name: segmentName(`${process.pid}-living`, "ring"), capacityBytes: 4096 });
+    const notices: string[] = [];
     const { summary } = await run({
       ...runOptions(folder.path, "supervisor-resumed", settings({ steps })),
       out,
       resume: true,
+      onEvent: (event) => {
+        if (event.type === "notice") notices.push(event.message);
+      },
     });
     expect(summary.steps).toBe(steps);
+    expect(segmentsOf([child.pid!])).toEqual([]);
+    for (const segment of segments) expect(notices.join("\n")).toContain(segment);
+    // Those of the living are left alone.
+    expect(living.unlink()).toBe(true);
+    living.detach();
   });
 });
 

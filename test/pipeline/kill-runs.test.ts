@@ -13,6 +13,8 @@ const runs = Number(process.env.KILL_RUNS ?? 2);
 const firstSeed = Number(process.env.KILL_SEED ?? 0);
 const steps = Number(process.env.KILL_STEPS ?? 5);
 const groupsPerStep = 4;
+/** Milliseconds: a run starts four processes up to four times, on a machine that may be busy with others. */
+const timeout = 300_000;
 const onLinux = process.platform === "linux";
 if (!onLinux) console.log("skipped: processes are found through /proc, which only Linux has");
 
@@ -62,25 +64,31 @@ describe.skipIf(!onLinux)("a run whose processes are killed at random instants",
   for (let i = 0; i < runs; i++) {
     const seed = firstSeed + i;
     const mode = seed % 2 === 1 ? "sync" : "async";
-    it(`(${mode}, seed ${seed}) trains every group once and leaves nothing behind`, async () => {
-      const began = performance.now();
-      const outcome = await killedRun({
-        seed,
-        // Synchronous runs give the same weights however they are spread over processes.
-        configOf: (start) => configFile(mode, mode === "sync" && start === 0 ? 1 : 2),
-        out: join(folder.path, `killed-${seed}`),
-        steps,
-        kills: 1 + (Math.floor(seed / 2) % 3),
-        pace: whole.pace,
-      });
-      const kills = outcome.kills.map(({ role, afterSteps, start }) => `${role} at ${afterSteps} (start ${start + 1})`);
-      const seconds = ((performance.now() - began) / 1000).toFixed(1);
-      summary.push(
-        `${mode}, seed ${seed}: ${kills.join(", ") || "nothing was hit"}; ${outcome.starts} starts, ${seconds} s`,
-      );
-      expectWhole(outcome);
-      if (mode === "sync") expect(outcome.weights, outcome.output).toBe(whole.weights);
-    });
+    it(
+      `(${mode}, seed ${seed}) trains every group once and leaves nothing behind`,
+      async () => {
+        const began = performance.now();
+        const outcome = await killedRun({
+          seed,
+          // Synchronous runs give the same weights however they are spread over processes.
+          configOf: (start) => configFile(mode, mode === "sync" && start === 0 ? 1 : 2),
+          out: join(folder.path, `killed-${seed}`),
+          steps,
+          kills: 1 + (Math.floor(seed / 2) % 3),
+          pace: whole.pace,
+        });
+        const kills = outcome.kills.map(
+          ({ role, afterSteps, start }) => `${role} at ${afterSteps} (start ${start + 1})`,
+        );
+        const seconds = ((performance.now() - began) / 1000).toFixed(1);
+        summary.push(
+          `${mode}, seed ${seed}: ${kills.join(", ") || "nothing was hit"}; ${outcome.starts} starts, ${seconds} s`,
+        );
+        expectWhole(outcome);
+        if (mode === "sync") expect(outcome.weights, outcome.output).toBe(whole.weights);
+      },
+      timeout,
+    );
   }
 
   afterAll(() => {

@@ -20,6 +20,7 @@ import { PolicyPool } from "../../src/pipeline/policy-pool.ts";
 import { loadPolicyText } from "../../src/pipeline/policy-text.ts";
 import { refreshIntervals, StaleHolds } from "../../src/pipeline/stale-versions.ts";
 import { Verifier } from "../../src/pipeline/verifier.ts";
+import { WeightCheck } from "../../src/pipeline/weight-check.ts";
 import { gatherScored, packMicroBatches } from "../../src/rl/batch.ts";
 import { comparableTokens, VersionChecksums } from "../../src/rl/staleness.ts";
 import { noVersion, PolicyId, type Trajectory } from "../../src/rl/trajectory.ts";
@@ -116,9 +117,17 @@ async function playWhileWeightsChange(arena: Float32Array): Promise<Trajectory[]
   };
   publish();
   const { dialect, modelConfig } = model;
-  const weights = await boardWeights({ device, config: modelConfig, board: board.name, first: 0, timeoutMs: 1_000 });
+  const check = new WeightCheck();
+  const weights = await boardWeights({
+    device,
+    config: modelConfig,
+    board: board.name,
+    first: 0,
+    timeoutMs: 1_000,
+    check,
+  });
   engine = new Engine({ device, config: modelConfig, weights, maxConversations: 16, contextLimit: 512 });
-  const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board: board.name });
+  const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board: board.name, check });
   let steps = 0;
   const { indices } = environment.split("train");
   return Promise.all(
