@@ -6,6 +6,7 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Command } from "commander";
+import { successOf } from "../env/report.ts";
 import { formatCount, formatDuration } from "../observe/terminal.ts";
 import { packageFile } from "../own-files.ts";
 import { addDevice, setsWithDevice } from "./device-option.ts";
@@ -55,7 +56,7 @@ async function demo(options: DemoOptions): Promise<void> {
     const { split } = config.evaluation;
     const options = { split, episodes: heldOutEpisodes, temperature, seed: config.seed };
     const reports = await measureTasks(config, model, options);
-    const scores: Scores = Object.fromEntries(reports.map(({ task, success }) => [task, success]));
+    const scores: Scores = Object.fromEntries(reports.map((report) => [report.task, successOf(report)]));
     const values = Object.values(scores);
     return { ...scores, mean: values.reduce((a, b) => a + b, 0) / values.length };
   };

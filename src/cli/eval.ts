@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type DeviceSection, knownTasks, webgpuSection } from "../config/sections.ts";
 import { profileNames } from "../device/webgpu/profile.ts";
-import type { EvalReport } from "../env/report.ts";
+import { type EvalReport, successOf } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { isEndpoint } from "../pipeline/eval-policies.ts";
 import { tokenOf } from "./controller.ts";
@@ -145,6 +145,8 @@ async function evaluate(options: EvalOptions): Promise<void> {
     progress.clear();
     console.log(formatReport(report));
     writeJson(report);
+    // A measurement of nothing is a failure.
+    successOf(report);
   } finally {
     progress.clear();
   }
@@ -216,14 +218,16 @@ function progressLine(): { show: (done: number, of: number) => void; clear: () =
 }
 
 export function formatReport(report: EvalReport): string {
-  const { statistics, faults } = report;
+  const { statistics, faults, faultCauses = [] } = report;
   const ends = Object.entries(report.endReasons)
     .sort(([, a], [, b]) => b - a)
     .map(([reason, count]) => `${reason} ${count}`)
     .join(", ");
   const lines = [
     ...(report.panel === undefined ? [] : [`panel ${report.panel}`]),
-    `${report.task}: ${percent(report.success)} of ${report.episodes} episodes succeeded (mean reward ${report.meanReward.toFixed(3)})`,
+    report.success === null || report.meanReward === null
+      ? `${report.task}: no episode could be played`
+      : `${report.task}: ${percent(report.success)} of ${report.episodes} episodes succeeded (mean reward ${report.meanReward.toFixed(3)})`,
     `ends: ${ends || "none"}`,
   ];
   if (statistics?.successInterval) {
@@ -244,6 +248,7 @@ export function formatReport(report: EvalReport): string {
   if (faults !== undefined) {
     lines.push(
       `not counted: ${faults} ${faults === 1 ? "episode" : "episodes"} that the environment failed in every try`,
+      ...faultCauses.map(({ cause, episodes }) => `  ${episodes} × ${cause}`),
     );
   }
   return lines.join("\n");

@@ -109,7 +109,7 @@ const meanings: Record<Option, string> = {
 
 export function crossPolicyConflicts(config: Config): Conflict[] {
   const { crossPolicy, tasks } = config;
-  if (crossPolicy === undefined) return [];
+  if (crossPolicy === undefined) return emptyShares(config);
   const { pool } = crossPolicy;
   const names = pool.map(({ name }) => name);
   return [
@@ -127,6 +127,23 @@ export function crossPolicyConflicts(config: Config): Conflict[] {
         })),
     ),
   ];
+}
+
+/** `{}` is no value of its own that `crossPolicyNoEffect` could name. */
+function emptyShares({ tasks }: Config): Conflict[] {
+  return tasks.flatMap(({ policies }, t) =>
+    policies === undefined || Object.keys(policies).length > 0
+      ? []
+      : [
+          {
+            path: `tasks.${t}.policies`,
+            what: `tasks.${t}.policies has no effect: ${crossPolicyNoEffect[0]!.why}.`,
+            got: "{}",
+            expected: "no such key",
+            hint: `Remove tasks.${t}.policies.`,
+          },
+        ],
+  );
 }
 
 function nameConflicts(names: readonly string[], i: number): Conflict[] {

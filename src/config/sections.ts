@@ -173,6 +173,15 @@ export function taskConflicts(tasks: readonly TaskConfig[]): Conflict[] {
         hint: `Set tasks.${i}.split: data.`,
       });
     }
+    if (task.levels !== undefined && Object.keys(task.levels).length === 0) {
+      conflicts.push({
+        path: `tasks.${i}.levels`,
+        what: `Task ${task.name} has no task left: tasks.${i}.levels lists no level.`,
+        got: "{}",
+        expected: "one level or more, as in {1: 4, 2: 1}",
+        hint: `List levels, or remove tasks.${i}.levels: all levels.`,
+      });
+    }
     return conflicts;
   });
 }

@@ -106,6 +106,13 @@ export const trainTasksNoEffect: readonly NoEffectRule<Config>[] = [
     why: "there is one task: weights are relative to the other tasks'",
   },
   {
+    // Whatever the mean, a token's share is its weight over the weights' sum (src/rl/token-scales.ts).
+    path: "tasks.*.lossWeight",
+    when: ({ tasks: [first, ...others] }) =>
+      first!.lossWeight > 0 && first!.lossWeight !== 1 && others.every((task) => task.lossWeight === first!.lossWeight),
+    why: "all tasks have the same, and weights are relative to the other tasks'",
+  },
+  {
     path: "tasks.*.minShare",
     when: onlyOne,
     why: "there is one task, which fills every batch",

@@ -1,4 +1,5 @@
 /** The comparison of an experiment's arms: mean and spread over seeds, and the difference from the baseline seed by seed. */
+import { successOf } from "../env/report.ts";
 import { mean, standardDeviation } from "../env/statistics.ts";
 import type { ArmResult } from "./run.ts";
 
@@ -68,7 +69,7 @@ function scoresOf(results: readonly ArmResult[]): Map<number, Scores> {
     const reports = results.filter((result) => result.seed === seed).flatMap((result) => result.reports);
     const tasks = [...new Set(reports.map(({ task }) => task))];
     const of = (task: string) => reports.filter((report) => report.task === task);
-    const success = Object.fromEntries(tasks.map((task) => [task, mean(of(task).map((report) => report.success))]));
+    const success = Object.fromEntries(tasks.map((task) => [task, mean(of(task).map(successOf))]));
     const ks = [...new Set(reports.flatMap(({ statistics }) => Object.keys(statistics?.passAtK ?? {})))];
     const passAtK = ks.map((k) => [
       k,

@@ -18,7 +18,7 @@ export type RunEvent =
   /** `step` steps are done already (a resumed run) of `steps`. */
   | { type: "started"; step: number; steps: number }
   | { type: "step"; metrics: StepProgress }
-  | { type: "evaluated"; step: number; reports: readonly { task: string; success: number; episodes: number }[] }
+  | { type: "evaluated"; step: number; reports: readonly { task: string; success: number | null; episodes: number }[] }
   | { type: "checkpoint"; step: number; folder: string }
   /** Something a user should know: a process was restarted, a sample was retried often. */
   | { type: "notice"; message: string }

@@ -103,7 +103,10 @@ export class Terminal {
         this.#step(event.metrics);
         break;
       case "evaluated": {
-        const results = event.reports.map(({ task, success }) => `${task} ${(100 * success).toFixed(1)} %`);
+        const results = event.reports.map(
+          ({ task, success }) =>
+            `${task} ${success === null ? "could not be played" : `${(100 * success).toFixed(1)} %`}`,
+        );
         this.#say(`step ${event.step}: held-out success ${results.join(", ")}`);
         break;
       }

@@ -1,6 +1,6 @@
 /** Plays the first tasks of a split with a model of this process, several at once, and reports how it did. */
 import type { Environment } from "../env/environment.ts";
-import { type EvalReport, summarize } from "../env/report.ts";
+import { causesOf, type EvalReport, summarize } from "../env/report.ts";
 import type { Engine } from "../generate/engine.ts";
 import type { Sampling } from "../generate/sampling.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
@@ -40,13 +40,13 @@ export async function evaluateTask(options: EvaluateTaskOptions): Promise<EvalRe
   );
 }
 
-/** The report of all counted episodes, with the number of those that are not. */
+/** The report of all counted episodes, with the number of those that are not and why. */
 export function reportOf(
   { task, split, panel, policy }: { task: string; split?: string; panel?: string; policy: string },
   episodes: readonly EvaluatedEpisode[],
 ): EvalReport {
   const played = episodes.filter((episode): episode is PlayedEpisode => episode.type === "episode");
   const report = { ...summarize(task, split, policy, played), ...(panel !== undefined && { panel }) };
-  const faults = episodes.length - played.length;
-  return faults === 0 ? report : { ...report, faults };
+  const errors = episodes.flatMap((episode) => (episode.type === "fault" ? [episode.error] : []));
+  return errors.length === 0 ? report : { ...report, faults: errors.length, faultCauses: causesOf(errors) };
 }

@@ -4,6 +4,7 @@ import type { TrainConfig } from "../config/train.ts";
 import { tokensPerTurnOf } from "../config/train-tasks.ts";
 import type { EvalReport } from "../env/report.ts";
 import { type EvaluationOptions, runEvaluation } from "./evaluate.ts";
+import { learnerSection } from "./run-devices.ts";
 import { levelsOf } from "./task-mix.ts";
 
 /** One report per task of the config, in order; on its levels, with its limits and prompts. */
@@ -23,7 +24,7 @@ export async function measureTasks(
       maxTokensPerTurn: tokensPerTurnOf(config, task),
       prompt: task.options.prompt,
       threads: availableParallelism(),
-      device: config,
+      device: learnerSection(config),
     });
     reports.push(report);
   }

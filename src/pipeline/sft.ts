@@ -5,6 +5,7 @@
  */
 import type { SftConfig } from "../config/sft.ts";
 import type { Environment } from "../env/environment.ts";
+import { successOf } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
@@ -218,7 +219,7 @@ async function measure(config: SftConfig, engine: Engine, dialect: Dialect, envi
       maxTurns: environment.maxTurns,
       seed: config.seed,
     });
-    success[environment.name] = report.success;
+    success[environment.name] = successOf(report);
   }
   return success;
 }

@@ -1,4 +1,4 @@
-/** The command line as a user meets it: every case starts the real program. */
+/** The command line as a user meets it: as the real program, or in this process where a process would show no more. */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { DoctorReport } from "../../src/cli/doctor.ts";
+import { inProcess, type Result } from "./in-process.ts";
 
 const bin = fileURLToPath(new URL("../../bin/agentrl.js", import.meta.url));
 let folder: string;
@@ -14,12 +15,6 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "agentrl-cli-"));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
-
-interface Result {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
 
 function agentrl(...args: string[]): Promise<Result> {
   return new Promise((resolve, reject) => {
@@ -32,21 +27,21 @@ function agentrl(...args: string[]): Promise<Result> {
 
 describe("help", () => {
   it("lists every command", async () => {
-    const { code, stdout } = await agentrl("--help");
+    const { code, stdout } = await inProcess("--help");
     expect(code).toBe(0);
     for (const command of ["train", "eval", "sft", "replay", "init", "test", "bench", "doctor", "demo"])
       expect(stdout).toContain(`\n  ${command} `);
   });
 
   it("of train ends with the config's keys, their defaults and what they mean", async () => {
-    const { code, stdout } = await agentrl("train", "--help");
+    const { code, stdout } = await inProcess("train", "--help");
     expect(code).toBe(0);
     expect(stdout).toContain("--dry-run");
     expect(stdout).toMatch(/rollout\.groupSize {2}a whole number ≥ 1 \[8\]\n +Episodes per task drawn/);
   });
 
   it.each(["eval", "bench gemm"])("%s has --json", async (command) => {
-    expect((await agentrl(...command.split(" "), "--help")).stdout).toContain("--json <file>");
+    expect((await inProcess(...command.split(" "), "--help")).stdout).toContain("--json <file>");
   });
 
   it("gives the package's version", async () => {
@@ -75,10 +70,16 @@ describe("wrong usage ends with exit code 2", () => {
     ["worker os-std --setting timeout", "A --setting flag cannot be applied"],
     ["bench gem", "Did you mean gemm?"],
   ])("%s", async (line, message) => {
-    const { code, stdout, stderr } = await agentrl(...line.split(" "));
+    const { code, stdout, stderr } = await inProcess(...line.split(" "));
     expect(stderr).toContain(message);
     expect(stderr).not.toMatch(/^ +at /m);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  });
+
+  it("so does the program", async () => {
+    const { code, stdout, stderr } = await agentrl("trian");
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toContain("Did you mean train?");
   });
 
   it("without a command: the help", async () => {
@@ -90,7 +91,7 @@ describe("wrong usage ends with exit code 2", () => {
   it("train without a run folder", async () => {
     mkdirSync(join(folder, "model"), { recursive: true });
     writeFileSync(join(folder, "ok.yaml"), "model: {path: model}\nsteps: 1\ntasks: [{name: kg}]\n");
-    const { code, stderr } = await agentrl("train", join(folder, "ok.yaml"));
+    const { code, stderr } = await inProcess("train", join(folder, "ok.yaml"));
     expect(code).toBe(2);
     expect(stderr).toContain("--out RUN");
   });
@@ -113,13 +114,13 @@ describe("a known error", () => {
   it("has a stack with --verbose, before or after the command", async () => {
     const file = join(folder, "bad.yaml");
     writeFileSync(file, lines);
-    expect((await agentrl("--verbose", "train", file, "--out", "x")).stderr).toMatch(/^ +at /m);
-    expect((await agentrl("train", file, "--out", "x", "--verbose")).stderr).toMatch(/^ +at /m);
+    expect((await inProcess("--verbose", "train", file, "--out", "x")).stderr).toMatch(/^ +at /m);
+    expect((await inProcess("train", file, "--out", "x", "--verbose")).stderr).toMatch(/^ +at /m);
   });
 
   it("a --json path that cannot be written ends the command before its work", async () => {
     writeFileSync(join(folder, "plain"), "");
-    const { code, stdout, stderr } = await agentrl("doctor", "--json", join(folder, "plain", "x.json"));
+    const { code, stdout, stderr } = await inProcess("doctor", "--json", join(folder, "plain", "x.json"));
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toContain("--json file cannot be written");
   });

@@ -7,5 +7,5 @@ const run = await runTraining({
   out: "runs/first",
   onEvent: (event) => event.type === "step" && console.log(event.metrics.step, event.metrics.tasks),
 });
-const { success } = await runEvaluation({ task: "kg", policy: run.model, temperature: 0, seed: 1, threads: 2 });
-console.log(`solves ${success * 100} % of held-out questions`);
+const report = await runEvaluation({ task: "kg", policy: run.model, temperature: 0, seed: 1, threads: 2 });
+console.log(`solves ${report.successes} of ${report.episodes} held-out questions`);

@@ -37,6 +37,8 @@ function refusal(...args: Parameters<typeof load>): AgentRLError {
 describe("without effect", () => {
   it.each([
     ["lossWeight: 2", null, "", "tasks.0.lossWeight", "there is one task"],
+    ["lossWeight: 2", "lossWeight: 2", "", "tasks.0.lossWeight", "all tasks have the same"],
+    ["policies: {}", "", "", "tasks.0.policies", "there is no crossPolicy.pool"],
     ["minShare: 0.5", null, "", "tasks.0.minShare", "there is one task"],
     ["minShare: 0.2", "", "mode: sync", "tasks.0.minShare", "mode is sync"],
     ["minShare: 0.2", "", "mode: one-step-off", "tasks.0.minShare", "in the order of issue"],

@@ -5,17 +5,19 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeF
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { serveController } from "../../src/env/controller/serve.ts";
-import type { EvalReport } from "../../src/env/report.ts";
+import { type EvalReport, successOf } from "../../src/env/report.ts";
 import { runWorker } from "../../src/env/worker/serve.ts";
 import type { EvaluatedEpisode, PlayedEpisode } from "../../src/pipeline/eval-episodes.ts";
 import { type EvaluationOptions, runEvaluation } from "../../src/pipeline/evaluate.ts";
 import { retryAfter } from "../../src/policy/endpoint.ts";
+import { inProcess } from "../cli/in-process.ts";
 import { failureOf } from "../failure.ts";
 import { type ChatRequest, type Reply, startEndpoint, type TestEndpoint } from "./eval-endpoint.ts";
 
 const guess = fileURLToPath(new URL("../env/fixtures/guess.ts", import.meta.url));
+const unwell = fileURLToPath(new URL("../fixtures/unwell.ts", import.meta.url));
 const tiny = fileURLToPath(new URL("../../models/tiny", import.meta.url));
 const bin = fileURLToPath(new URL("../../bin/agentrl.js", import.meta.url));
 let folder: string;
@@ -176,6 +178,7 @@ describe("a broken environment", () => {
     const options = { out, concurrency: 1, episodes: 3, tries: 2 };
     const report = await evaluate(`${url}#m`, options);
     expect(report).toMatchObject({ episodes: 2, success: 1, meanReward: 1, faults: 1 });
+    expect(report.faultCauses).toEqual([{ cause: expect.stringContaining("the handler broke"), episodes: 1 }]);
     expect(lines(out)[1]).toMatchObject({
       type: "fault",
       index: 0,
@@ -186,6 +189,22 @@ describe("a broken environment", () => {
     const again = await evaluate(`${url}#m`, { ...options, resume: true });
     expect(again).toMatchObject({ episodes: 3, success: 1 });
     expect(again.faults).toBeUndefined();
+  });
+
+  it("that plays no episode is an error of the command, with its causes; no success of 0 is reported", async () => {
+    const json = join(folder, "unwell.json");
+    const { code, stdout, stderr } = await inProcess(
+      ...["eval", "--task", unwell, "--setting", "of=1", "--policy", "random", "--episodes", "4", "--tries", "1"],
+      ...["--json", json],
+    );
+    expect(code).toBe(1);
+    expect(stdout).toMatch(
+      /unwell: no episode could be played[\s\S]*not counted: 4 episodes[\s\S]* 4 × .*no way to begin/,
+    );
+    expect(stderr).toMatch(/No episode of unwell could be played[\s\S]*4 × .*no way to begin/);
+    const report = JSON.parse(readFileSync(json, "utf8")) as EvalReport;
+    expect(report).toMatchObject({ episodes: 0, success: null, meanReward: null, faults: 4 });
+    expect(() => successOf(report)).toThrow(/no way to begin/);
   });
 
   it("that never works ends the evaluation with its cause", async () => {
@@ -332,32 +351,16 @@ describe("a controller's workers", () => {
 describe("the command line", () => {
   it("prints runs, spread, interval, pass@k; keys come from a variable", async () => {
     const { url, requests } = await endpoint(halving);
-    const child = spawn(
-      process.execPath,
-      [
-        bin,
-        "eval",
-        "--task",
-        guess,
-        "--policy",
-        `${url}#m`,
-        "--runs",
-        "3",
-        "--api-key-env",
-        "MY_KEY",
-        "--setting",
-        "greeting=Find",
-      ],
-      { env: { ...process.env, MY_KEY: "k" }, stdio: ["ignore", "pipe", "inherit"] },
+    vi.stubEnv("MY_KEY", "k");
+    const { code, stdout } = await inProcess(
+      ...["eval", "--task", guess, "--policy", `${url}#m`, "--runs", "3", "--api-key-env", "MY_KEY"],
+      ...["--setting", "greeting=Find"],
     );
-    let text = "";
-    child.stdout!.on("data", (chunk: Buffer) => {
-      text += chunk.toString();
-    });
-    expect(await exitCode(child)).toBe(0);
-    expect(text).toContain("100.0 % of 30 episodes succeeded (mean reward 1.000)");
-    expect(text).toContain("3 runs: 1.000, 1.000, 1.000 (standard deviation 0.000)");
-    expect(text).toContain("pass@1 100.0 %  pass@2 100.0 %  pass@3 100.0 %");
+    vi.unstubAllEnvs();
+    expect(code).toBe(0);
+    expect(stdout).toContain("100.0 % of 30 episodes succeeded (mean reward 1.000)");
+    expect(stdout).toContain("3 runs: 1.000, 1.000, 1.000 (standard deviation 0.000)");
+    expect(stdout).toContain("pass@1 100.0 %  pass@2 100.0 %  pass@3 100.0 %");
     expect(requests[0]).toMatchObject({
       authorization: "Bearer k",
       body: { messages: [{ content: "Find a number from 1 to 9." }] },

@@ -3,7 +3,7 @@ import { AgentRLError } from "../../errors.ts";
 import type { Storage } from "../device.ts";
 import { type InstanceOptions, openInstance } from "./instance.ts";
 import { type ProfileName, profileOf } from "./profile.ts";
-import { isVulkanDevice, selectVulkanDevice } from "./vulkan-device.ts";
+import { isVulkanDevice, onVulkanDevice } from "./vulkan-device.ts";
 
 export interface AdapterOptions extends Partial<Storage> {
   profile?: ProfileName;
@@ -71,14 +71,16 @@ export async function findAdapter(options: AdapterOptions = {}, option = asked):
   const instance: InstanceOptions = { enabledToggles: enabled, disabledToggles: disabled };
   if (options.backend !== undefined) instance.backend = options.backend;
   const { adapter } = options;
-  const byDevice = adapter !== undefined && isVulkanDevice(adapter);
-  if (byDevice) selectVulkanDevice(adapter, option);
-  else if (adapter !== undefined) instance.adapter = adapter;
-  const gpu = await openInstance(instance);
+  if (adapter !== undefined && isVulkanDevice(adapter)) {
+    return onVulkanDevice(adapter, option, async () => {
+      const found = await request(instance);
+      await assertSelected(adapter, option, found);
+      return found;
+    });
+  }
+  if (adapter !== undefined) instance.adapter = adapter;
   try {
-    const found = await gpu.requestAdapter({ powerPreference: "high-performance" });
-    if (byDevice) await assertSelected(adapter, option, found);
-    return found;
+    return await request(instance);
   } catch (cause) {
     if (cause instanceof AgentRLError) throw cause;
     throw new AgentRLError("DEVICE", "No WebGPU adapter has this name", {
@@ -88,6 +90,11 @@ export async function findAdapter(options: AdapterOptions = {}, option = asked):
       cause,
     });
   }
+}
+
+async function request(options: InstanceOptions): Promise<GPUAdapter | null> {
+  const gpu = await openInstance(options);
+  return gpu.requestAdapter({ powerPreference: "high-performance" });
 }
 
 /** Names of the adapters that this process sees. Dawn tells them when it is asked for one that does not exist. */

@@ -18,25 +18,37 @@ export function isVulkanDevice(adapter: string): boolean {
 }
 
 /**
- * Hides all devices but one from this process, which must not have used Vulkan yet: the layer reads its variable once.
+ * Runs `use`, in which Vulkan comes into use for the first time in this process, with all devices hidden but one. They stay
+ * hidden from this process, since the layer reads its variable once; processes that it starts see them all.
  * @throws AgentRLError DEVICE where it cannot: another system, another device before, no graphics card at the address.
  */
-export function selectVulkanDevice(device: string, option: string): void {
-  if (device === selected) return;
+export async function onVulkanDevice<T>(device: string, option: string, use: () => Promise<T>): Promise<T> {
+  assertSelectable(device, option);
+  selected = device;
+  const before = process.env[variable];
+  process.env[variable] = `${device}!`;
+  try {
+    return await use();
+  } finally {
+    if (before === undefined) delete process.env[variable];
+    else process.env[variable] = before;
+  }
+}
+
+function assertSelectable(device: string, option: string): void {
   const fail = (message: string, got: string, expected: string): never => {
     throw new AgentRLError("DEVICE", message, { where: `${option}: ${device}`, got, expected });
   };
   if (process.platform !== "linux") {
     fail("Adapters are told apart by address on Linux alone", process.platform, "part of an adapter's name");
   }
-  if (selected !== undefined) fail("A process computes on one Vulkan device", selected, "one device a process");
-  if (device.startsWith("pci:")) {
-    const file = `/sys/bus/pci/devices/${device.slice("pci:".length)}/class`;
-    const kind = existsSync(file) ? readFileSync(file, "utf8").trim() : "no device";
-    // Class 03: VGA, 3D and other display controllers. For an address without one the layer would hide nothing.
-    if (!kind.startsWith("0x03"))
-      fail("There is no graphics card at this address", kind, "class 0x03…, as lspci -D lists");
+  if (selected !== undefined && selected !== device) {
+    fail("A process computes on one Vulkan device", selected, "one device a process");
   }
-  process.env[variable] = `${device}!`;
-  selected = device;
+  if (!device.startsWith("pci:")) return;
+  const file = `/sys/bus/pci/devices/${device.slice("pci:".length)}/class`;
+  const kind = existsSync(file) ? readFileSync(file, "utf8").trim() : "no device";
+  // Class 03: VGA, 3D and other display controllers. For an address without one the layer would hide nothing.
+  if (!kind.startsWith("0x03"))
+    fail("There is no graphics card at this address", kind, "class 0x03…, as lspci -D lists");
 }
