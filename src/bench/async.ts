@@ -15,6 +15,7 @@ import { stringify } from "yaml";
 import { loadTrainConfig } from "../config/load.ts";
 import type { TrainConfig } from "../config/train.ts";
 import type { Latency } from "../env/delayed.ts";
+import { successOf } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Spread, spread } from "../experiment/compare.ts";
 import { readMetrics } from "../observe/metrics.ts";
@@ -194,7 +195,7 @@ class Bench {
     const { temperature } = config.rollout;
     const { episodes = 200 } = this.#options;
     const reports = await measureTasks(config, model, { split: "eval", episodes, temperature, seed: config.seed });
-    return reports.reduce((sum, { success }) => sum + success, 0) / reports.length;
+    return reports.reduce((sum, report) => sum + successOf(report), 0) / reports.length;
   }
 
   #config(mode: BenchMode, seed: number): { config: TrainConfig; yaml: string; window: Window } {
