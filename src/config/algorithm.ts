@@ -46,7 +46,9 @@ const klSchema = z
     estimator: z
       .enum(["k1", "k2", "k3"])
       .default("k2")
-      .describe("Schulman's estimator (2020). As a loss only k2 has KL's gradient; k3 is GRPO's."),
+      .describe(
+        "Schulman's estimator (2020). As a loss only k2 has KL's gradient; k3 is GRPO's. The metric `kl` is the mean of k1 with each of them.",
+      ),
   })
   .describe("Penalty for leaving the reference: `model.path`.");
 

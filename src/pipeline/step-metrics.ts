@@ -39,7 +39,10 @@ export interface StepMetrics {
   /** Shares of the trained tokens that the objective clipped, and that the correction left out. */
   clipFraction: number;
   maskFraction: number;
-  /** Mean log π − log π_ref over the trained tokens, nats; null without a KL penalty. */
+  /**
+   * Mean log π − log π_ref over the trained tokens, nats: Schulman's k1, whichever estimator the loss uses, so below 0 where
+   * the sample has it so. Null without a KL penalty.
+   */
   kl: number | null;
   /** ½ Σ u (V − R)², and the share of the returns' variance that the critic explains; null without a critic. */
   valueLoss: number | null;

@@ -22,6 +22,7 @@ import { initEnv } from "../../src/cli/init.ts";
 import { AgentRLError } from "../../src/errors.ts";
 import { readMetrics } from "../../src/observe/metrics.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
+import { inProcess } from "./in-process.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 const files = ["front-desk.sft.yaml", "front-desk.test.ts", "front-desk.train.yaml", "front-desk.ts"];
@@ -85,7 +86,8 @@ describe("what it writes", () => {
   });
 
   it("is solved by its expert", () => {
-    const { code, stdout } = run("eval");
+    // One thread to start instead of four: they have nothing to wait for.
+    const { code, stdout } = run("eval", "--concurrency", "1");
     expect(stdout).toContain("front-desk: 100.0 % of 300 episodes succeeded (mean reward 1.000)");
     expect(code).toBe(0);
   });
@@ -176,8 +178,8 @@ describe("names and files", () => {
     expect(existsSync(dir)).toBe(false);
   });
 
-  it("a refused name is wrong usage of the command", () => {
-    const { code, stderr } = agentrl("init", "env", "../up");
+  it("a refused name is wrong usage of the command", async () => {
+    const { code, stderr } = await inProcess("init", "env", "../up");
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(/got: +\.\.\/up\n[\s\S]*do: /) });
   });
 
@@ -201,8 +203,8 @@ describe("names and files", () => {
   });
 });
 
-it("a test file that is not there is told", () => {
-  const { code, stderr } = agentrl("test", "nowhere.test.ts");
+it("a test file that is not there is told", async () => {
+  const { code, stderr } = await inProcess("test", "nowhere.test.ts");
   expect(code).toBe(2);
   expect(stderr).toContain("nowhere.test.ts");
 });

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, expect, it } from "vitest";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
-import { run, runOptions, temporaryFolder } from "./tiny-run.ts";
+import { killedAfter, run, runOptions, temporaryFolder } from "./tiny-run.ts";
 
 /** It solves some of the easy tasks: groups with a signal and without. */
 const model = fileURLToPath(new URL("../../models/tiny", import.meta.url));
@@ -32,10 +32,11 @@ function settings(steps: number, more: Record<string, unknown> = {}) {
 }
 
 it("a synchronous run with dynamic and adaptive sampling gives the same bits twice, and over a resume", async () => {
-  const whole = await run(runOptions(folder.path, "whole", settings(4)));
-  await run(runOptions(folder.path, "parts", settings(2)));
+  const options = runOptions(folder.path, "whole", settings(4));
+  const whole = await run(options);
   const processes = { ...settings(4).rollout, processes: 2, maxSequences: 6 };
-  const resumed = await run({ ...runOptions(folder.path, "parts", settings(4, { rollout: processes })), resume: true });
+  const { config, yaml } = runOptions(folder.path, "parts", settings(4, { rollout: processes }));
+  const resumed = await run({ ...killedAfter(options, 2, join(folder.path, "parts")), config, yaml });
   const told = ({ checksum, samplingWeights, spareGroups, tasks }: (typeof whole.steps)[number]) => ({
     checksum,
     samplingWeights,

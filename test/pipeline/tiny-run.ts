@@ -1,5 +1,5 @@
 /** A run small enough for tests: a random model of some 20,000 parameters, made by this project's own sft. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
@@ -53,4 +53,16 @@ export async function run(options: RunOptions) {
     },
   });
   return { summary, steps };
+}
+
+/** A run's folder as it was when its processes were killed after the checkpoint of `step`, which it must have kept. */
+export function killedAfter(run: RunOptions, step: number, out: string): RunOptions {
+  cpSync(run.out, out, { recursive: true });
+  const checkpoints = join(out, "checkpoints");
+  const kept = `step-${String(step).padStart(6, "0")}`;
+  for (const name of readdirSync(checkpoints)) {
+    if (name.startsWith("step-") && name > kept) rmSync(join(checkpoints, name), { recursive: true });
+  }
+  writeFileSync(join(checkpoints, "latest"), `${kept}\n`);
+  return { ...run, out, resume: true };
 }

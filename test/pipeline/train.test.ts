@@ -11,7 +11,7 @@ import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.
 import { policyOf } from "../../src/pipeline/eval-policies.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
-import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
+import { killedAfter, makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
 
 const folder = temporaryFolder();
 let model = "";
@@ -50,8 +50,12 @@ function childrenOf(pid: number): number[] {
 }
 
 describe("a synchronous run", () => {
+  let one: Awaited<ReturnType<typeof run>>;
+  beforeAll(async () => {
+    one = await run(runOptions(folder.path, "sync-one", settings()));
+  });
+
   it("gives bit-identical weights twice, with other threads, batch shapes and process counts", async () => {
-    const one = await run(runOptions(folder.path, "sync-one", settings()));
     const two = await run(
       runOptions(
         folder.path,
@@ -80,42 +84,32 @@ describe("a synchronous run", () => {
   });
 
   it("goes on from a checkpoint to the same weights as the run that was never stopped", async () => {
-    const whole = await run(runOptions(folder.path, "whole", settings({ steps: 5 })));
     const stop = new AbortController();
     const first = await run({
-      ...runOptions(folder.path, "stopped", settings({ steps: 5 })),
+      ...runOptions(folder.path, "stopped", settings()),
       signal: stop.signal,
       onEvent: (event) => {
         if (event.type === "step" && event.metrics.step === 2) stop.abort();
       },
     });
     expect(first.summary.stopped).toBe(true);
-    expect(first.summary.steps).toBeLessThan(5);
-    const second = await run({ ...runOptions(folder.path, "stopped", settings({ steps: 5 })), resume: true });
-    expect(second.summary.steps).toBe(5);
+    expect(first.summary.steps).toBeLessThan(4);
+    const second = await run({ ...runOptions(folder.path, "stopped", settings()), resume: true });
+    expect(second.summary.steps).toBe(4);
     const lines = readMetrics<RunStep>(join(folder.path, "stopped", "metrics.jsonl"));
-    expect(lines.map((line) => line.checksum)).toEqual(whole.steps.map((step) => step.checksum));
+    expect(lines.map((line) => line.checksum)).toEqual(one.steps.map((step) => step.checksum));
   });
 });
 
 describe("a run with a KL penalty", () => {
   it("starts at exactly 0 from its reference, goes away from it, and keeps it over a resume", async () => {
     const algorithm = { entropyBonus: 0.01, kl: { coefficient: 0.1 } };
-    const whole = await run(runOptions(folder.path, "kl", settings({ steps: 3, algorithm })));
+    const options = runOptions(folder.path, "kl", settings({ steps: 3, algorithm }));
+    const whole = await run(options);
     expect(whole.steps[0]!.kl).toBe(0);
     expect(whole.steps.slice(1).every((step) => step.kl !== 0 && Math.abs(step.kl!) < 1)).toBe(true);
-    const stop = new AbortController();
-    await run({
-      ...runOptions(folder.path, "kl-stopped", settings({ steps: 3, algorithm })),
-      signal: stop.signal,
-      onEvent: (event) => {
-        if (event.type === "step" && event.metrics.step === 1) stop.abort();
-      },
-    });
-    const rest = await run({
-      ...runOptions(folder.path, "kl-stopped", settings({ steps: 3, algorithm })),
-      resume: true,
-    });
+    const rest = await run(killedAfter(options, 2, join(folder.path, "kl-killed")));
+    expect(rest.steps).toHaveLength(1);
     expect(rest.steps.at(-1)).toMatchObject({ kl: whole.steps[2]!.kl, checksum: whole.steps[2]!.checksum });
   });
 });
@@ -127,39 +121,26 @@ describe("a run with a critic", () => {
       const algorithm = { advantage, critic: { lr: 0.002, trunk: "shared" } };
       // Groups of one: the critic is what an episode is compared with.
       const rollout = { maxSequences: 8, groupSize: 1, groupsPerStep: 8, maxTokensPerTurn: 12, contextLimit: 320 };
-      const whole = await run(runOptions(folder.path, advantage, settings({ steps: 8, algorithm, rollout })));
+      const checkpoint = { every: 4, keep: 2 };
+      const options = runOptions(folder.path, advantage, settings({ steps: 8, algorithm, rollout, checkpoint }));
+      const whole = await run(options);
       for (const step of whole.steps) expect(step.mismatch).toBe(0);
       // A critic that says 0 explains nothing, and its loss is half the mean square of the returns.
       expect(whole.steps[0]!.explainedVariance ?? 0).toBe(0);
       const late = whole.steps.slice(-3).map((step) => step.valueLoss!);
       expect(Math.max(...late)).toBeLessThan(whole.steps[0]!.valueLoss! / 2);
-      const stop = new AbortController();
-      await run({
-        ...runOptions(folder.path, `${advantage}-stopped`, settings({ steps: 8, algorithm, rollout })),
-        signal: stop.signal,
-        onEvent: (event) => {
-          if (event.type === "step" && event.metrics.step === 3) stop.abort();
-        },
-      });
-      const rest = await run({
-        ...runOptions(folder.path, `${advantage}-stopped`, settings({ steps: 8, algorithm, rollout })),
-        resume: true,
-      });
+      const rest = await run(killedAfter(options, 4, join(folder.path, `${advantage}-killed`)));
+      expect(rest.steps).toHaveLength(4);
       expect(rest.steps.at(-1)).toMatchObject({
         valueLoss: whole.steps.at(-1)!.valueLoss,
         checksum: whole.steps.at(-1)!.checksum,
       });
+
+      const without = killedAfter(options, 4, join(folder.path, `${advantage}-without`));
+      rmSync(join(latestCheckpoint(join(without.out, "checkpoints"))!, "critic.safetensors"));
+      await expect(run(without)).rejects.toThrow(/The checkpoint has no critic/);
     },
   );
-
-  it("does not go on from a checkpoint without a critic", async () => {
-    const first = await run(
-      runOptions(folder.path, "no-critic", settings({ steps: 2, algorithm: { advantage: "gae-turn" } })),
-    );
-    rmSync(join(first.summary.checkpoint, "critic.safetensors"));
-    const options = runOptions(folder.path, "no-critic", settings({ steps: 3, algorithm: { advantage: "gae-turn" } }));
-    await expect(run({ ...options, resume: true })).rejects.toThrow(/The checkpoint has no critic/);
-  });
 });
 
 describe("an asynchronous run", () => {
@@ -202,40 +183,12 @@ describe("an asynchronous run", () => {
     expect(summary.mismatch).toBe(0);
   });
 
-  it("evaluates on held-out tasks while it trains", async () => {
-    const reports: unknown[] = [];
-    await run({
-      ...runOptions(
-        folder.path,
-        "evaluated",
-        async({ steps: 4, evaluation: { every: 2, episodes: 6 }, checkpoint: { every: 0 } }),
-      ),
-      onEvent: (event) => {
-        if (event.type === "evaluated") reports.push(event);
-      },
-    });
-    expect(reports.length).toBe(2);
-    const lines = readMetrics<RunStep>(join(folder.path, "evaluated", "metrics.jsonl"));
-    expect(lines.map((line) => line.evaluation?.map((report) => [report.task, report.episodes]) ?? null)).toEqual([
-      null,
-      [
-        ["dbbench", 6],
-        ["kg", 6],
-      ],
-      null,
-      [
-        ["dbbench", 6],
-        ["kg", 6],
-      ],
-    ]);
-  });
-
-  it("evaluates again what a process was killed over", async () => {
+  it("evaluates on held-out tasks while it trains, and again what a process was killed over", async () => {
     const reports: number[] = [];
     const { summary } = await run({
       ...runOptions(
         folder.path,
-        "killed-evaluation",
+        "evaluated",
         async({ steps: 4, evaluation: { every: 2, episodes: 6 }, checkpoint: { every: 0 } }),
       ),
       onEvent: (event) => {
@@ -246,6 +199,18 @@ describe("an asynchronous run", () => {
     });
     expect(summary.faults.rolloutRestarts).toBe(1);
     expect(reports).toEqual([2, 4]);
+    const lines = readMetrics<RunStep>(join(folder.path, "evaluated", "metrics.jsonl"));
+    const evaluated = lines.map(({ step, evaluation }) => [
+      step,
+      evaluation?.map(({ task, episodes }) => `${task} ${episodes}`),
+    ]);
+    const played = ["dbbench 6", "kg 6"];
+    expect(evaluated.sort()).toEqual([
+      [1, undefined],
+      [2, played],
+      [3, undefined],
+      [4, played],
+    ]);
   });
 
   it("leaves no shared memory behind", () => {
