@@ -25,6 +25,7 @@ import { checkPool } from "./pool-models.ts";
 import { ProcessHost, type RunSetup } from "./process-host.ts";
 import { resolveDevices } from "./run-devices.ts";
 import type { SavedBooks } from "./run-host.ts";
+import { lockRunFolder } from "./run-lock.ts";
 import { RunLog } from "./run-log.ts";
 import { recordSession } from "./run-record.ts";
 import { type RunEnd, supervise } from "./supervisor.ts";
@@ -64,6 +65,16 @@ export interface RunSummary {
 }
 
 export async function runTraining(options: RunOptions): Promise<RunSummary> {
+  mkdirSync(options.out, { recursive: true });
+  const unlock = lockRunFolder(options.out);
+  try {
+    return await run(options);
+  } finally {
+    unlock();
+  }
+}
+
+async function run(options: RunOptions): Promise<RunSummary> {
   const { config, yaml, out, resume = false, signal, onEvent } = options;
   if (existsSync(join(out, "metrics.jsonl")) && !resume) {
     throw new AgentRLError("USAGE", "The run folder holds a run already", {
