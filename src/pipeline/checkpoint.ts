@@ -18,7 +18,7 @@ import {
 import { join } from "node:path";
 import { z } from "zod";
 import { isOrphaned } from "../end-with-parent.ts";
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, briefly } from "../errors.ts";
 import { type ModelText, saveModelFolder } from "../model/files.ts";
 import { openSafetensors, writeSafetensors } from "../model/safetensors.ts";
 import type { ValueHeadState } from "../model/value-head.ts";
@@ -136,7 +136,7 @@ export function writeCheckpoint(folder: string, content: CheckpointContent, keep
     if (error instanceof AgentRLError && error.code !== "DISK") throw error;
     throw new AgentRLError("DISK", "A checkpoint could not be written", {
       where: target,
-      got: error instanceof Error ? error.message : String(error),
+      got: error instanceof AgentRLError ? briefly(error) : (error as Error).message,
       expected: "room and permission to write it",
       hint: `free space and go on with --resume: ${latestCheckpoint(folder) ?? "no earlier checkpoint"} is intact`,
       cause: error,

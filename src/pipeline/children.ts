@@ -86,7 +86,9 @@ export async function endChild(
 
 /** What a child failed in, as an error of this process. */
 export function relayed(message: { message: string; code: string }, from: string): AgentRLError {
-  return new AgentRLError((message.code || "PIPELINE") as ErrorCode, message.message, { where: from });
+  const code = (message.code || "PIPELINE") as ErrorCode;
+  // It may say already where it was found.
+  return new AgentRLError(code, message.message, /^ {2}where:/m.test(message.message) ? {} : { where: from });
 }
 
 /** The child's side: typed messages from and to the supervisor. Exits when the supervisor is gone. */

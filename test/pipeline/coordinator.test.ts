@@ -126,7 +126,7 @@ describe("Coordinator", () => {
     );
   });
 
-  it("counts the groups of a task that are given up with no sample of it in between", () => {
+  it("counts the groups of a task that are given up beyond those that are played to their end", () => {
     const coordinator = new Coordinator({ sampler, groupSize: 2, groupsPerStep: 12, maxLag: 0, steps: 1 });
     const ofTask = (task: number) => leases.filter(({ draw }) => draw.task === task).map(({ draw }) => draw.group);
     const leases = coordinator.lease(0, 12);
@@ -134,11 +134,13 @@ describe("Coordinator", () => {
     expect(coordinator.abandon(a[0]!)).toEqual({ task: 0, surplus: 1 });
     expect(coordinator.abandon(a[1]!)).toEqual({ task: 0, surplus: 2 });
     expect(coordinator.abandon(b[0]!)).toEqual({ task: 1, surplus: 1 });
+    // One sample of a group says little: the other may fail.
     coordinator.received(a[2]!, 0, 1);
-    expect(coordinator.abandon(a[3]!)).toEqual({ task: 0, surplus: 1 });
+    expect(coordinator.abandon(a[3]!)).toEqual({ task: 0, surplus: 3 });
+    coordinator.received(a[2]!, 1, 1);
+    expect(coordinator.abandon(a[4]!)).toEqual({ task: 0, surplus: 3 });
     expect(coordinator.abandon(b[1]!)).toEqual({ task: 1, surplus: 2 });
     // Not twice, not what is complete, not what was never issued.
-    coordinator.received(a[2]!, 1, 1);
     expect([a[0]!, a[2]!, 900].map((group) => coordinator.abandon(group))).toEqual([null, null, null]);
   });
 
