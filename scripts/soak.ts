@@ -4,7 +4,7 @@
  * SIGKILL and looks whether the next start cleans up. Ends with status 1 when memory drifts or anything is left. Linux.
  */
 import { once } from "node:events";
-import { appendFileSync, mkdirSync, mkdtempSync, watch } from "node:fs";
+import { appendFileSync, mkdirSync, mkdtempSync, statSync, watch } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -52,12 +52,16 @@ function start(name: string, mark: string, more: string[] = []): Command {
   return startCommand(["train", options.config, "--out", folder, ...sets, ...more], mark);
 }
 
-/** Waits for the run's first step. */
-async function firstStep(name: string, command: Command): Promise<void> {
-  const watcher = watch(join(out, name));
+/** Waits for a step of the run that has just been started. */
+async function nextStep(name: string, command: Command): Promise<void> {
+  const folder = join(out, name);
+  const file = join(folder, "metrics.jsonl");
+  const size = () => statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  const before = size();
+  const watcher = watch(folder);
   const written = new Promise<void>((resolve) => {
-    watcher.on("change", (_, file) => {
-      if (file === "metrics.jsonl") resolve();
+    watcher.on("change", () => {
+      if (size() > before) resolve();
     });
   });
   const ended = command.ended.then(({ code }) => {
@@ -119,15 +123,16 @@ async function soak(): Promise<void> {
 async function killAndStartAgain(): Promise<void> {
   const mark = newMark();
   const killed = start("killed", mark);
-  await firstStep("killed", killed);
+  await nextStep("killed", killed);
   const children = processesOf(mark).filter(({ role }) => role !== "supervisor");
   killed.process.kill("SIGKILL");
   await once(killed.process, "exit");
   await leftAfter(children, endMs);
   const segments = segmentsOf([killed.pid]);
-  console.log(`kill -9 of the supervisor: left ${segments.join(", ") || "nothing"} in shared memory`);
+  console.log(`kill -9 of the supervisor left ${segments.join(", ")} in shared memory`);
+  if (segments.length === 0) problems.push("a killed supervisor left no shared memory: nothing was tried");
   const next = start("killed", mark, ["--resume"]);
-  await firstStep("killed", next);
+  await nextStep("killed", next);
   const still = segmentsOf([killed.pid]);
   if (still.length > 0) problems.push(`the next start has left ${still.join(", ")}`);
   await endRun("the next start", next, mark);

@@ -47,6 +47,13 @@ export class AgentRLError extends Error {
   }
 }
 
+/** An environment did not answer in time. */
+export class EnvironmentTimeout extends AgentRLError {
+  constructor(what: string, detail: ErrorDetail = {}) {
+    super("ENVIRONMENT", what, detail);
+  }
+}
+
 /** Where it was found and what was found there, for where an error is part of a sentence. */
 export function briefly({ detail, message }: AgentRLError): string {
   return [detail.where, detail.got ?? message].filter((part) => part !== undefined).join(": ");

@@ -33,7 +33,7 @@ export type BenchMode = (typeof benchModes)[number];
 export interface AsyncBenchOptions {
   /** Model folder. @default the tiny model */
   model?: string;
-  /** Steps after which the modes are compared on held-out tasks. @default 16 */
+  /** Steps after which the modes are compared on held-out tasks. @default 10 */
   steps?: number;
   /** @default 3 */
   seeds?: number;
@@ -80,9 +80,10 @@ export interface AsyncBenchReport {
 
 const defaultLatency: Latency = { medianMs: 200, p99Ms: 3000 };
 
-/** A first impression: too short for a steady state, and for much to be learnt. */
+/** A first impression: too small for the tail of the latency to be hidden, too short for much to be learnt. */
 export const quickBench: AsyncBenchOptions = {
-  steps: 3,
+  modes: ["sync", "async", "ideal"],
+  steps: 2,
   seeds: 1,
   maxLag: 4,
   episodes: 50,
@@ -114,7 +115,7 @@ class Bench {
 
   constructor(options: AsyncBenchOptions & Required<Pick<AsyncBenchOptions, "modes" | "print" | "out">>) {
     this.#options = options;
-    this.#steps = options.steps ?? 16;
+    this.#steps = options.steps ?? 10;
     this.#seeds = Array.from({ length: options.seeds ?? 3 }, (_, i) => i + 1);
     this.#latency = options.latency ?? defaultLatency;
   }
@@ -213,11 +214,11 @@ class Bench {
       tasks: ["dbbench", "os"].map((name) => ({ name, maxTurns: 3, ...(delayed && { latency: this.#latency }) })),
       rollout: {
         threads,
-        maxSequences: 768,
+        maxSequences: 1024,
         groupSize: 4,
         groupsPerStep: 96,
         maxTokensPerTurn: 48,
-        contextLimit: 320,
+        contextLimit: 256,
         endOnFailure: "call",
       },
       learner: { threads },

@@ -62,7 +62,7 @@ export function addBench(program: Command): void {
     .option("--steps <n>", "steps after which the modes are compared on held-out tasks", wholeNumber(1))
     .option("--seeds <n>", "runs of every mode", wholeNumber(1))
     .option("--max-lag <n>", "versions by which the asynchronous mode may run ahead", wholeNumber(1))
-    .option("--quick", "one seed, small steps: about a minute, for a first impression")
+    .option("--quick", "one seed, small steps, without one-step-off: a minute or two, for a first impression")
     .option("--out <folder>", "keep the runs in this folder");
   addJson(addSet(async)).action(async ({ json, quick = false, ...options }: AsyncOptions) => {
     const writeJson = jsonWriter(json);

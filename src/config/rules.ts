@@ -34,7 +34,10 @@ export function noEffect<C>(
   for (const path of explicit) {
     const item = Number(/\.(\d+)\./.exec(path)?.[1] ?? -1);
     const rule = rules.find((candidate) => matches(candidate.path, path) && candidate.when(config, item));
-    if (rule) found.push({ path, why: rule.why });
+    if (!rule) continue;
+    // A list is named once, not by its items.
+    const named = path.replace(/(?:\.\d+)+$/, "");
+    if (!found.some((one) => one.path === named)) found.push({ path: named, why: rule.why });
   }
   return found;
 }

@@ -123,7 +123,7 @@ const recoverySchema = z
       .min(10)
       .default(180)
       .describe(
-        "Seconds without progress after which a process that has work counts as hung: it is killed and restarted. At least twice the longest that an environment may take for an answer.",
+        "Seconds without progress after which a process that has work counts as hung: it is killed and restarted. A rollout process has at least twice as long as an environment may take for an answer: 60 s, or its stepTimeoutMs where that is longer.",
       ),
     restarts: z
       .int()

@@ -21,6 +21,7 @@
  *   reward: ({ state }) => (state.right ? 1 : 0),
  * });
  */
+import { inspect } from "node:util";
 import { z } from "zod";
 import { AgentRLError } from "../errors.ts";
 import { defineTool } from "./define.ts";
@@ -223,7 +224,7 @@ class DefinedSession<Task, State> extends ToolSession {
 export function checkReward(reward: unknown): number {
   if (typeof reward === "number" && Number.isFinite(reward)) return reward;
   throw new AgentRLError("ENVIRONMENT", "The reward function gave no finite number", {
-    got: String(reward),
+    got: inspect(reward, { depth: 0 }),
     expected: "a number, 1 for full success and 0 for none",
     hint: "Correct the environment's `reward`.",
   });

@@ -8,7 +8,7 @@
  */
 import { resolve } from "node:path";
 import type { Worker } from "node:worker_threads";
-import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { AgentRLError, EnvironmentTimeout, type ErrorCode } from "../errors.ts";
 import { argumentsSchema } from "./define.ts";
 import type { Action, Environment, Message, Session, StepResult } from "./environment.ts";
 import { type OpenedModule, openModule } from "./module.ts";
@@ -23,6 +23,7 @@ export interface OffLoopOptions {
   maxHeapMb?: number;
 }
 
+const again = "the episode is played anew; where it fails again, look for a loop or a crash in the environment's file";
 const openTimeoutMs = 60_000;
 const closeTimeoutMs = 5_000;
 
@@ -181,7 +182,12 @@ class EnvironmentThread {
         return;
       }
       const id = ++this.#requests;
-      const late = () => void this.end(`a ${request.op} did not return within ${timeoutMs} ms`);
+      const late = () => {
+        const why = `a ${request.op} did not return within ${timeoutMs} ms`;
+        this.#pending.delete(id);
+        reject(new EnvironmentTimeout(this.#failed(why), { hint: again }));
+        void this.end(why);
+      };
       this.#pending.set(id, { resolve, reject, timer: setTimeout(late, timeoutMs) });
       this.#worker.postMessage({ id, request });
     });
@@ -219,8 +225,10 @@ class EnvironmentThread {
   }
 
   #fault(why: string): AgentRLError {
-    return new AgentRLError("ENVIRONMENT", `Environment ${this.#name} failed: ${why}`, {
-      hint: "the episode is played anew; where it fails again, look for a loop or a crash in the environment's file",
-    });
+    return new AgentRLError("ENVIRONMENT", this.#failed(why), { hint: again });
+  }
+
+  #failed(why: string): string {
+    return `Environment ${this.#name} failed: ${why}`;
   }
 }

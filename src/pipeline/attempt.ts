@@ -14,8 +14,8 @@ import type { AttemptHost, SavedBooks } from "./run-host.ts";
 import type { RunLog } from "./run-log.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 
-/** Groups of one task given up in a row, after which its environment is taken for broken. */
-const maxAbandonedInARow = 8;
+/** Groups of one task given up beyond those that were played to their end, after which its environment is taken for broken. */
+const mostGivenUp = 8;
 /**
  * Pulses of the learner, some seconds, for a sample to get from the ring to the supervisor's books once its group has ended.
  * Counted in its own pulses: a learner that stands still has lost nothing.
@@ -50,7 +50,7 @@ export interface AttemptOptions {
   /** Restarts of a rollout process in a row. */
   restarts: number;
   /** Milliseconds without progress after which a process with work is taken for hung. */
-  stallMs: number;
+  stallMs: { learner: number; rollout: number };
   /** Steps between checkpoints and between evaluations; 0: none. */
   checkpointEvery: number;
   evaluateEvery: number;
@@ -102,7 +102,7 @@ export class Attempt {
     // The first failure counts; what breaks while the run is being taken down is its consequence.
     this.outcome.catch(() => {});
     const { host, clock, processes, restarts, stallMs, faults } = options;
-    this.#liveness = new Liveness(stallMs);
+    this.#liveness = new Liveness(stallMs.learner);
     this.#learner = host.learner();
     this.#learner.onMessage(this.#guarded((message) => this.#fromLearner(message)));
     this.#learner.ended.then((how) => this.#learnerEnded(how)).catch((error) => this.#fail(error));
@@ -111,7 +111,8 @@ export class Attempt {
       clock,
       start: (worker) => host.rollout(worker),
       maxIdleRestarts: restarts,
-      stallMs,
+      stallMs: stallMs.rollout,
+      playing: (worker) => this.#playing(worker),
       faults,
       events: {
         ready: this.#guarded((worker) => {
@@ -276,15 +277,32 @@ export class Attempt {
     this.#options.faults.abandonedGroups++;
     const where = `${name}, ${split}[${index}]`;
     this.#log.notice(`${where} is left out: ${cause}`);
-    if (abandoned.inARow < maxAbandonedInARow) return;
+    if (abandoned.surplus < mostGivenUp) return;
     this.#endWith(
-      new AgentRLError("ENVIRONMENT", `Environment ${name} fails: ${abandoned.inARow} groups in a row were given up`, {
-        where,
-        got: cause,
-        expected: "episodes that end",
-        hint: "mend the cause above, then go on with --resume",
-      }),
+      new AgentRLError(
+        "ENVIRONMENT",
+        `Environment ${name} fails: ${mostGivenUp} more groups were given up than played to their end`,
+        {
+          where,
+          got: cause,
+          expected: "episodes that end",
+          hint: "mend the cause above, then go on with --resume",
+        },
+      ),
     );
+  }
+
+  /** As in "kg train[12], train[40]". */
+  #playing(worker: number): string {
+    const { tasks } = this.#options;
+    const draws = this.#coordinator.playedBy(worker);
+    return [...new Set(draws.map(({ task }) => task))]
+      .map((task) => {
+        const { name, split } = tasks[task]!;
+        const of = draws.filter((draw) => draw.task === task);
+        return `${name} ${of.map(({ index }) => `${split}[${index}]`).join(", ")}`;
+      })
+      .join("; ");
   }
 
   #goOn(): void {
@@ -377,7 +395,7 @@ export class Attempt {
       this.#learner.kill();
     }
     this.#still = [this.#liveness, ...this.#fleet.livenesses].some((one) => one.takeMoved()) ? 0 : this.#still + ms;
-    if (this.#still >= 3 * stallMs) this.#fail(this.#standstill());
+    if (this.#still >= 3 * Math.max(stallMs.learner, stallMs.rollout)) this.#fail(this.#standstill());
   }
 
   #lookForMissing(): void {

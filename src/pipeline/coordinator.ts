@@ -98,8 +98,8 @@ export class Coordinator {
   readonly #adaptive: AdaptiveWeights | null;
   /** Groups to issue again, before new numbers. */
   #requeued: number[] = [];
-  /** [tasks] groups given up since a sample of the task last came in. */
-  readonly #abandonedInARow: number[];
+  /** [tasks] groups given up beyond those that were played to their end since. */
+  readonly #givenUp: number[];
   #next = 0;
   /** Every number issued so far, also by the run that this one resumes, is below it. */
   #issued: number;
@@ -113,7 +113,7 @@ export class Coordinator {
     this.#trained = new UsedNumbers(toRanges(options.trained ?? []));
     this.#step = options.step ?? 0;
     this.#issued = sampling?.issued ?? 0;
-    this.#abandonedInARow = sampler.tasks.map(() => 0);
+    this.#givenUp = sampler.tasks.map(() => 0);
     const base = sampler.tasks.map((task) => task.weight);
     this.#adaptive = adaptive === undefined ? null : new AdaptiveWeights(base, adaptive, sampling?.averages);
     for (const epoch of sampling?.epochs ?? []) sampler.reweigh(epoch);
@@ -215,9 +215,9 @@ export class Coordinator {
     group.rewards.set(sample, reward);
     group.bytes += bytes;
     group.tokens += tokens;
-    this.#abandonedInARow[group.task] = 0;
     if (group.rewards.size < this.#options.groupSize) return group.worker;
     group.complete = true;
+    this.#givenUp[group.task] = Math.max(0, this.#givenUp[group.task]! - 1);
     group.silent = [...group.rewards.values()].every((other) => other === reward);
     this.#requeued = this.#requeued.filter((number) => number !== groupNumber);
     return group.worker;
@@ -239,14 +239,14 @@ export class Coordinator {
   /**
    * The environment failed a sample of the group in every try: the group is used up untrained, and another number is issued
    * in its place.
-   * @returns its task, and how many groups of that task were given up without a sample of any in between; null for a group
+   * @returns its task, and how many more groups of that task were given up than played to their end since; null for a group
    * that is not in play.
    */
-  abandon(groupNumber: number): { task: number; inARow: number } | null {
+  abandon(groupNumber: number): { task: number; surplus: number } | null {
     const group = this.#groups.get(groupNumber);
     if (group === undefined || group.complete) return null;
     this.#useUp(groupNumber);
-    return { task: group.task, inARow: ++this.#abandonedInARow[group.task]! };
+    return { task: group.task, surplus: ++this.#givenUp[group.task]! };
   }
 
   /**
@@ -259,6 +259,11 @@ export class Coordinator {
     for (const group of lost) group.losses++;
     this.#requeue(lost.map((group) => group.group));
     return lost.length;
+  }
+
+  /** What a worker has been given and not delivered. */
+  playedBy(worker: number): GroupDraw[] {
+    return this.#playedBy(worker).map(({ draw }) => draw);
   }
 
   /** Groups that were lost too often, to be given up with `abandon`. */
@@ -346,7 +351,6 @@ export class Coordinator {
     return Math.floor((maxFactor - 1) * groupsPerStep + 1e-9);
   }
 
-  /** What a worker has been given and not delivered. */
   #playedBy(worker: number): Group[] {
     return [...this.#groups.values()].filter(
       (group) => group.worker === worker && !group.complete && !this.#requeued.includes(group.group),

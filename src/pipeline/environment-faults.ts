@@ -3,7 +3,7 @@
  * ever a reward; the sample is played anew.
  */
 import type { Environment, Session, StepResult } from "../env/environment.ts";
-import { AgentRLError, oneLine } from "../errors.ts";
+import { AgentRLError, EnvironmentTimeout, oneLine } from "../errors.ts";
 import { type Clock, realClock, within } from "./clock.ts";
 
 /** Milliseconds for a start or a step of an environment that sets itself no deadline. */
@@ -19,9 +19,6 @@ export function deadlineOf({ stepTimeoutMs = 0 }: Environment): number {
   return Math.max(unboundedMs, stepTimeoutMs + marginMs);
 }
 
-/** The environment did not answer in time. */
-class EnvironmentTimeout extends AgentRLError {}
-
 /** Rejects with AgentRLError "ENVIRONMENT" after `ms`: an environment that hangs must not hang the run. */
 export async function withDeadline<T>(
   work: Promise<T>,
@@ -31,7 +28,7 @@ export async function withDeadline<T>(
 ): Promise<T> {
   return await within(clock, ms, work, () => {
     const expected = `an answer within ${ms} ms`;
-    return new EnvironmentTimeout("ENVIRONMENT", `${what} did not answer in time`, { expected });
+    return new EnvironmentTimeout(`${what} did not answer in time`, { expected });
   });
 }
 
@@ -83,11 +80,11 @@ export function isTimeout(error: unknown): boolean {
 export function assertNoFault({ endReason, messages, reward }: StepResult, where: string): void {
   if (endReason === "env error" || endReason === "timeout") {
     const said = messages.at(-1)?.content;
-    const Fault = endReason === "timeout" ? EnvironmentTimeout : AgentRLError;
-    throw new Fault("ENVIRONMENT", `The environment ended an episode with '${endReason}'`, {
-      where,
-      ...(said !== undefined && { got: oneLine(said) }),
-    });
+    const what = `The environment ended an episode with '${endReason}'`;
+    const detail = { where, ...(said !== undefined && { got: oneLine(said) }) };
+    throw endReason === "timeout"
+      ? new EnvironmentTimeout(what, detail)
+      : new AgentRLError("ENVIRONMENT", what, detail);
   }
   if (!Number.isFinite(reward)) {
     throw new AgentRLError("ENVIRONMENT", "The environment gave a reward that is no number", {

@@ -48,8 +48,8 @@ export class Liveness {
     return Math.max(this.#still, this.#silent) >= this.#stallMs;
   }
 
-  /** As in "rollout 0 has not moved for 180 s: it waits for 3 for kg (the longest 181 s)". */
+  /** As in "rollout 0 has not moved for 180 s; it last said that it waits for 3 for kg (the longest 181 s)". */
   describe(name: string): string {
-    return `${name} has not moved for ${Math.round(Math.max(this.#still, this.#silent) / 1000)} s: it ${this.#doing}`;
+    return `${name} has not moved for ${Math.round(Math.max(this.#still, this.#silent) / 1000)} s; it last said that it ${this.#doing}`;
   }
 }

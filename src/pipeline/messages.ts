@@ -15,7 +15,7 @@ export interface Setup {
   /** Shared-memory names. */
   ring: string;
   board: string;
-  /** Model folder to start from: the configured one, or a checkpoint's. */
+  /** Model folder whose weights the learner starts from: the configured one, or a checkpoint's. */
   modelFolder: string;
   /** Weight version that the run begins with: the steps that are done. */
   firstVersion: number;

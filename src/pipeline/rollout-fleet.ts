@@ -27,6 +27,8 @@ export interface FleetOptions {
   maxIdleRestarts: number;
   /** Milliseconds without progress after which a process with work is taken for hung. */
   stallMs: number;
+  /** For people: what a process is playing. */
+  playing(worker: number): string;
   /** Counts of what goes wrong in and with the processes. */
   faults: FaultCounts;
   events: FleetEvents;
@@ -219,6 +221,7 @@ export class RolloutFleet {
     const { child, idleRestarts, stats } = member;
     const { events, clock, maxIdleRestarts, faults } = this.#options;
     const cause = `exit ${how.signal ?? how.code}`;
+    const playing = this.#options.playing(worker);
     this.#lost.abortedTokens += stats.abortedTokens;
     this.#lost.weightsVerified += stats.weightsVerified;
     addFaults(this.#lost.faults, stats.faults);
@@ -227,8 +230,11 @@ export class RolloutFleet {
       events.failed(
         new AgentRLError("PIPELINE", "A rollout process keeps crashing", {
           where: `${child.name}, ${cause}, ${idleRestarts + 1} times without an episode`,
-          got: child.lastLines(),
-          hint: "mend the cause above, then go on with --resume",
+          got: `${child.lastLines() || "not a word on stderr"}${playing && `\n            while it played ${playing}`}`,
+          hint:
+            how.signal === "SIGKILL"
+              ? "look for an environment that kills its process, and for memory that ran out; then go on with --resume"
+              : "mend the cause above, then go on with --resume",
         }),
       );
       return;

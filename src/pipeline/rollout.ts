@@ -80,7 +80,8 @@ class RolloutProcess {
 
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
     const { config } = setup;
-    const { dialect, modelConfig } = loadPolicyText(setup.modelFolder);
+    // Not a checkpoint's copy, which may be gone when a process is started again.
+    const { dialect, modelConfig } = loadPolicyText(config.model.path);
     const rows = { train: 0, decode: config.rollout.maxSequences };
     const device = await openDevice(setup.device, config.rollout.threads, { config: modelConfig, rows });
     const environments = await Promise.all(config.tasks.map(openEnvironment));

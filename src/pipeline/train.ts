@@ -25,6 +25,7 @@ import { checkPool } from "./pool-models.ts";
 import { ProcessHost, type RunSetup } from "./process-host.ts";
 import { resolveDevices } from "./run-devices.ts";
 import type { SavedBooks } from "./run-host.ts";
+import { lockRunFolder } from "./run-lock.ts";
 import { RunLog } from "./run-log.ts";
 import { recordSession } from "./run-record.ts";
 import { type RunEnd, supervise } from "./supervisor.ts";
@@ -64,18 +65,28 @@ export interface RunSummary {
 }
 
 export async function runTraining(options: RunOptions): Promise<RunSummary> {
-  const { config, yaml, out, resume = false, signal, onEvent } = options;
-  if (existsSync(join(out, "metrics.jsonl")) && !resume) {
-    throw new AgentRLError("USAGE", "The run folder holds a run already", {
-      where: out,
-      expected: "a new folder, or --resume",
-      hint: "choose another --out, or go on with --resume",
-    });
+  const { out, resume = false } = options;
+  mkdirSync(checkpointsOf(out), { recursive: true });
+  const unlock = lockRunFolder(out);
+  try {
+    if (existsSync(join(out, "metrics.jsonl")) && !resume) {
+      throw new AgentRLError("USAGE", "The run folder holds a run already", {
+        where: out,
+        expected: "a new folder, or --resume",
+        hint: "choose another --out, or go on with --resume",
+      });
+    }
+    return await runLocked(options);
+  } finally {
+    unlock();
   }
+}
+
+async function runLocked(options: RunOptions): Promise<RunSummary> {
+  const { config, yaml, out, resume = false, signal, onEvent } = options;
   const emit = (event: RunEvent) => onEvent?.(event);
   const notice = (message: string) => emit({ type: "notice", message });
   removeStale(notice);
-  mkdirSync(checkpointsOf(out), { recursive: true });
   const { plan, setup, samplerTasks, deadlineMs } = await prepare(options);
   const host = new ProcessHost(setup, plan);
   const file = new MetricsSink(join(out, "metrics.jsonl"));
@@ -85,6 +96,7 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
     writeFileSync(join(out, "config.yaml"), yaml);
     recordSession(out, { step, configHash: setup.configHash, devices: setup.devices });
     emit({ type: "started", step, steps: config.steps });
+    const stallMs = stallLimits(config, deadlineMs, notice);
     const log = new RunLog({ clock: host.clock, sink, emit });
     const end = await supervise({
       host,
@@ -94,8 +106,7 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
       signal,
       processes: config.rollout.processes,
       restarts: config.recovery.restarts,
-      // An environment may take its time; what it may take twice is no standstill.
-      stallMs: Math.max(config.recovery.stallSeconds * 1000, 2 * deadlineMs),
+      stallMs,
       checkpointEvery: config.checkpoint.every,
       evaluateEvery: config.evaluation.every,
       tasks: setup.taskNames.map((name, i) => ({ name, split: config.tasks[i]!.split })),
@@ -105,6 +116,17 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
   } finally {
     sink.close();
   }
+}
+
+/** A rollout process may wait for an environment's answer: what that may take twice is no standstill. */
+function stallLimits({ recovery }: TrainConfig, deadlineMs: number, notice: (message: string) => void) {
+  const learner = recovery.stallSeconds * 1000;
+  const rollout = Math.max(learner, 2 * deadlineMs);
+  if (rollout > learner) {
+    const [least, answer] = [rollout / 1000, deadlineMs / 1000];
+    notice(`a rollout process counts as hung after ${least} s: an environment may take ${answer} s for an answer`);
+  }
+  return { learner, rollout };
 }
 
 /** A supervisor that was killed could not remove its shared memory; whoever starts next does. */

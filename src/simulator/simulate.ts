@@ -201,7 +201,7 @@ class Simulator {
       resume,
       processes,
       restarts,
-      stallMs: 180_000,
+      stallMs: { learner: 180_000, rollout: 180_000 },
       checkpointEvery,
       evaluateEvery: 0,
       tasks: [{ name: "simulated", split: "train" }],

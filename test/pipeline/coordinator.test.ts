@@ -131,12 +131,12 @@ describe("Coordinator", () => {
     const ofTask = (task: number) => leases.filter(({ draw }) => draw.task === task).map(({ draw }) => draw.group);
     const leases = coordinator.lease(0, 12);
     const [a, b] = [ofTask(0), ofTask(1)];
-    expect(coordinator.abandon(a[0]!)).toEqual({ task: 0, inARow: 1 });
-    expect(coordinator.abandon(a[1]!)).toEqual({ task: 0, inARow: 2 });
-    expect(coordinator.abandon(b[0]!)).toEqual({ task: 1, inARow: 1 });
+    expect(coordinator.abandon(a[0]!)).toEqual({ task: 0, surplus: 1 });
+    expect(coordinator.abandon(a[1]!)).toEqual({ task: 0, surplus: 2 });
+    expect(coordinator.abandon(b[0]!)).toEqual({ task: 1, surplus: 1 });
     coordinator.received(a[2]!, 0, 1);
-    expect(coordinator.abandon(a[3]!)).toEqual({ task: 0, inARow: 1 });
-    expect(coordinator.abandon(b[1]!)).toEqual({ task: 1, inARow: 2 });
+    expect(coordinator.abandon(a[3]!)).toEqual({ task: 0, surplus: 1 });
+    expect(coordinator.abandon(b[1]!)).toEqual({ task: 1, surplus: 2 });
     // Not twice, not what is complete, not what was never issued.
     coordinator.received(a[2]!, 1, 1);
     expect([a[0]!, a[2]!, 900].map((group) => coordinator.abandon(group))).toEqual([null, null, null]);

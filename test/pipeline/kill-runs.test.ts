@@ -85,6 +85,9 @@ describe.skipIf(!onLinux)("a run whose processes are killed at random instants",
           `${mode}, seed ${seed}: ${kills.join(", ") || "nothing was hit"}; ${outcome.starts} starts, ${seconds} s`,
         );
         expectWhole(outcome);
+        // Whatever else is killed, the run mends by itself.
+        const supervisors = outcome.kills.filter(({ role }) => role === "supervisor").length;
+        expect(outcome.starts, outcome.output).toBe(1 + supervisors);
         if (mode === "sync") expect(outcome.weights, outcome.output).toBe(whole.weights);
       },
       timeout,

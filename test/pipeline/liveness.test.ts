@@ -12,7 +12,9 @@ describe("Liveness", () => {
       expect(liveness.tick(1_000, true)).toBe(false);
     }
     expect(liveness.tick(1_000, true)).toBe(true);
-    expect(liveness.describe("rollout 0")).toBe("rollout 0 has not moved for 5 s: it waits for 2 for kg");
+    expect(liveness.describe("rollout 0")).toBe(
+      "rollout 0 has not moved for 5 s; it last said that it waits for 2 for kg",
+    );
     liveness.pulse(pulse(2));
     expect(liveness.tick(1_000, true)).toBe(false);
   });
