@@ -20,30 +20,35 @@ export interface EnvironmentOptions {
 
 export type EnvironmentFactory = (options: EnvironmentOptions) => Environment;
 
-export class EnvironmentRegistry {
-  readonly #factories = new Map<string, EnvironmentFactory>();
+/** Imports an environment's module, which a process that plays another has no use for. */
+export type EnvironmentLoader = () => Promise<EnvironmentFactory>;
 
-  register(name: string, factory: EnvironmentFactory): this {
-    if (this.#factories.has(name)) {
+export class EnvironmentRegistry {
+  readonly #loaders = new Map<string, EnvironmentLoader>();
+
+  register(name: string, load: EnvironmentLoader): this {
+    if (this.#loaders.has(name)) {
       throw new AgentRLError("USAGE", `environment "${name}" is registered twice`, { hint: "choose another name" });
     }
-    this.#factories.set(name, factory);
+    this.#loaders.set(name, load);
     return this;
   }
 
   names(): string[] {
-    return [...this.#factories.keys()];
+    return [...this.#loaders.keys()];
   }
 
-  create(name: string, options: EnvironmentOptions = {}): Environment {
-    const factory = this.#factories.get(name);
-    if (factory === undefined) {
+  /** @throws AgentRLError CONFIG for an unknown name. */
+  async create(name: string, options: EnvironmentOptions = {}): Promise<Environment> {
+    const load = this.#loaders.get(name);
+    if (load === undefined) {
       throw new AgentRLError("CONFIG", `no environment is called "${name}"`, {
         got: name,
         expected: this.names().join(", "),
         hint: "correct the task's name, or register your environment first (envs/index.ts shows how)",
       });
     }
-    return factory(options);
+    const create = await load();
+    return create(options);
   }
 }

@@ -40,7 +40,7 @@ const commands: [where: string, args: string[]][] = [...names, "controller"].fla
 ]);
 
 describe("the command in", () => {
-  it.each(commands)("%s is one that the program takes", (where, args) => {
+  it.each(commands)("%s is one that the program takes", async (where, args) => {
     const { name, args: given, options } = parseCommand(args);
     if (where.includes("controller")) {
       expect(name).toBe("controller");
@@ -53,17 +53,17 @@ describe("the command in", () => {
     expect(split).toBe("eval");
     // An unknown environment or engine, or an endpoint without effect, is refused here.
     const { engine, endpoint } = options as { engine?: string; endpoint?: string };
-    const opened = environments.create(environment, { ...(engine && { engine }), ...(endpoint && { endpoint }) });
+    const opened = await environments.create(environment, { ...(engine && { engine }), ...(endpoint && { endpoint }) });
     expect(opened.split(split).indices.length).toBeGreaterThan(0);
     const service = where.startsWith("kubernetes") ? "agentrl-controller" : "controller";
     expect(controllerUrl(options.controller as string)).toBe(`grpc://${service}:5020`);
   });
 
-  it("an image with an option or a task that does not exist would be noticed", () => {
+  it("an image with an option or a task that does not exist would be noticed", async () => {
     expect(() => parseCommand(["worker", "kg-std", "--proceses", "2"])).toThrow(/unknown option/);
     expect(() => parseCommand(["worker", "kg-std", "--processes", "two"])).toThrow(/whole number/);
     expect(() => parseCommand(["serve"])).toThrow(/unknown command/);
-    expect(() => environments.create(taskOfName("kgs-std").environment)).toThrow(/no environment/);
+    await expect(environments.create(taskOfName("kgs-std").environment)).rejects.toThrow(/no environment/);
   });
 });
 

@@ -13,11 +13,11 @@ import { type EpisodeLimits, promptTokens, runEpisode } from "../../src/pipeline
 import { loadPolicyText } from "../../src/pipeline/policy-text.ts";
 
 const folder = fileURLToPath(new URL("../../models/tiny", import.meta.url));
+const environment = await environments.create("kg", { prompt: "brief" });
 
 describe("an episode", () => {
   const device = new NativeDevice({ threads: 2 });
   const { dialect, modelConfig } = loadPolicyText(folder);
-  const environment = environments.create("kg", { prompt: "brief" });
   let engine: Engine;
 
   beforeAll(() => {

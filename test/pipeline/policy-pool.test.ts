@@ -34,7 +34,7 @@ const folder = temporaryFolder();
 const device = new NativeDevice({ threads: 2 });
 const servers: TestEndpoint[] = [];
 const checksums = new VersionChecksums();
-const environment = environments.create("kg", { prompt: "brief" });
+const environment = await environments.create("kg", { prompt: "brief" });
 let board: WeightBoard;
 let engine: Engine;
 let config: TrainConfig;
@@ -104,7 +104,7 @@ afterAll(async () => {
   folder.remove();
 });
 
-/** Twelve episodes at once; every tenth turn anywhere publishes other weights. */
+/** Twelve episodes at once; every fourth turn anywhere publishes other weights. */
 async function playWhileWeightsChange(arena: Float32Array): Promise<Trajectory[]> {
   const holds = new StaleHolds(board, refreshIntervals(config), config.staleness.maxLag);
   let version = -1;
@@ -135,7 +135,7 @@ async function playWhileWeightsChange(arena: Float32Array): Promise<Trajectory[]
       const session = await environment.start("train", index, 1);
       const step = session.step.bind(session);
       session.step = (action) => {
-        if (++steps % 10 === 0) publish();
+        if (++steps % 4 === 0) publish();
         return step(action);
       };
       const seed = { group: 3, sample, key: 7 };
