@@ -29,7 +29,7 @@ it("are taken where they do something", () => {
 
 it.each([
   [[native, learner], /learner\.adapter has no effect: device is native/],
-  [[native, "rollout.adapters=[B]"], /rollout\.adapters\.0 has no effect: device is native/],
+  [[native, "rollout.adapters=[B]"], /rollout\.adapters has no effect: device is native/],
   [[learner], /learner\.adapter: device auto may choose native[\s\S]*device: webgpu/],
   [
     [webgpu, "rollout.adapters=[B]", learner, "webgpu.adapter=D"],

@@ -109,11 +109,11 @@ describe("a server that fails", () => {
   });
 
   it("by hanging is a fault after its time", async () => {
-    const environment = await open(stdio, { callTimeoutMs: 700 });
+    const environment = await open(stdio, { callTimeoutMs: 3_000 });
     const session = await environment.start("train", 0, 1);
     const result = await session.step(call("fail", { how: "hang" }));
     expect(result).toMatchObject({ done: true, endReason: "env error" });
-    expect(result.messages.at(-1)!.content).toMatch(/timed out[\s\S]*within 700 ms/);
+    expect(result.messages.at(-1)!.content).toMatch(/timed out[\s\S]*within 3000 ms/);
     await session.close();
   });
 
