@@ -1,4 +1,5 @@
 /** Whether a process's memory is flat: the mean of each tenth of its time, and what it does after the warm-up. */
+import { mean } from "../src/env/statistics.ts";
 
 export interface MemorySample {
   process: string;
@@ -72,8 +73,4 @@ function slope(samples: readonly MemorySample[]): number {
   const products = samples.reduce((sum, { minutes, bytes }) => sum + (minutes - x) * (bytes - y), 0);
   const squares = samples.reduce((sum, { minutes }) => sum + (minutes - x) ** 2, 0);
   return squares === 0 ? 0 : products / squares;
-}
-
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -59,6 +59,14 @@ export function briefly({ detail, message }: AgentRLError): string {
   return [detail.where, detail.got ?? message].filter((part) => part !== undefined).join(": ");
 }
 
+/** An error as a message to another process or thread. @param foreign code of what is no AgentRLError */
+export function failure(error: unknown, foreign: ErrorCode | "" = ""): { message: string; code: string } {
+  return {
+    message: error instanceof Error ? error.message : String(error),
+    code: error instanceof AgentRLError ? error.code : foreign,
+  };
+}
+
 /** A message of several lines as one, for where it is part of another. */
 export function oneLine(message: string): string {
   return message.replaceAll(/\n\s*/g, "; ").replaceAll(/: {2,}/g, ": ");

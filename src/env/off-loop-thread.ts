@@ -1,6 +1,6 @@
 /** The thread's side of src/env/off-loop.ts: opens the environment of a file and serves its sessions. */
 import { parentPort, workerData } from "node:worker_threads";
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, failure } from "../errors.ts";
 import type { Environment, Session } from "./environment.ts";
 import { toolFromJsonSchema } from "./json-schema-tool.ts";
 import { openModule } from "./module.ts";
@@ -26,21 +26,16 @@ async function answer(environment: Environment, request: Request): Promise<Answe
   return null;
 }
 
-const failure = (error: unknown) => ({
-  message: error instanceof Error ? error.message : String(error),
-  code: error instanceof AgentRLError ? error.code : "ENVIRONMENT",
-});
-
 try {
   const specs = tools.map(({ name, description, schema }) => toolFromJsonSchema(name, description, schema));
   const { environment } = await openModule(file, options, { tools: specs });
   parentPort!.on("message", ({ id, request }: ToThread) => {
     answer(environment, request).then(
       (answer) => send({ type: "answer", id, answer }),
-      (error: unknown) => send({ type: "error", id, ...failure(error) }),
+      (error: unknown) => send({ type: "error", id, ...failure(error, "ENVIRONMENT") }),
     );
   });
   send({ type: "ready" });
 } catch (error) {
-  send({ type: "failed", ...failure(error) });
+  send({ type: "failed", ...failure(error, "ENVIRONMENT") });
 }

@@ -9,7 +9,7 @@ import type { Coordinator } from "./coordinator.ts";
 import { addFaults, type FaultCounts } from "./faults.ts";
 import { Liveness } from "./liveness.ts";
 import type { FromLearner, FromRollout, GroupBooks, Received, ToLearner } from "./messages.ts";
-import { RolloutFleet } from "./rollout-fleet.ts";
+import { type FleetStats, RolloutFleet } from "./rollout-fleet.ts";
 import type { AttemptHost, SavedBooks } from "./run-host.ts";
 import type { RunLog } from "./run-log.ts";
 import type { StepMetrics } from "./step-metrics.ts";
@@ -140,14 +140,9 @@ export class Attempt {
     this.#ticking = every(clock, tickMs, () => this.#tick());
   }
 
-  /** Tokens thrown away in mid-turn. */
-  get abortedTokens(): number {
-    return this.#fleet.abortedTokens;
-  }
-
-  /** What the rollout processes have met with. */
-  get rolloutFaults(): FaultCounts {
-    return this.#fleet.faults;
+  /** What the rollout processes have come to. */
+  get rolloutStats(): FleetStats {
+    return this.#fleet.stats;
   }
 
   /** Ends the run after the step in progress, in a checkpoint. */
@@ -213,15 +208,16 @@ export class Attempt {
     this.#coordinator.trained(groups);
     const { shares, bufferBytes, dropped } = this.#coordinator;
     const evaluated = evaluateEvery > 0 && metrics.step % evaluateEvery === 0;
+    const stats = this.#fleet.stats;
     const context = {
       samplingWeights: Object.fromEntries(tasks.map(({ name }, task) => [name, shares[task]!])),
-      abortedTokens: this.#fleet.abortedTokens,
+      abortedTokens: stats.abortedTokens,
       droppedGroups: dropped.groups,
       droppedTokens: dropped.tokens,
       engineShare: this.#fleet.takeEngineShare(),
-      weightsVerified: this.#fleet.weightsVerified,
+      weightsVerified: stats.weightsVerified,
       bufferBytes,
-      faults: addFaults(this.#fleet.faults, faults),
+      faults: addFaults(stats.faults, faults),
     };
     // First the line, then the checkpoint: whoever dies when, there is no checkpoint of a step without a line.
     this.#log.step(metrics, context, evaluated);
@@ -306,8 +302,12 @@ export class Attempt {
   }
 
   #goOn(): void {
-    for (const worker of this.#fleet.workers) this.#lease(worker);
+    this.#leaseAll();
     this.#advance();
+  }
+
+  #leaseAll(): void {
+    for (const worker of this.#fleet.workers) this.#lease(worker);
   }
 
   #lease(worker: number): void {
@@ -330,7 +330,7 @@ export class Attempt {
     for (const group of dropped) this.#learner.send({ type: "abandon", group });
     this.#learner.send({ type: "train", groups, spares, books: this.#books() });
     // Others are issued in the place of what was dropped.
-    if (dropped.length > 0) for (const worker of this.#fleet.workers) this.#lease(worker);
+    if (dropped.length > 0) this.#leaseAll();
   }
 
   #books(): GroupBooks {

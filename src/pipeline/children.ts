@@ -6,7 +6,7 @@ import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { nodeOptions } from "../child-options.ts";
 import { endWithParent } from "../end-with-parent.ts";
-import { AgentRLError, type ErrorCode } from "../errors.ts";
+import { AgentRLError, type ErrorCode, failure } from "../errors.ts";
 import { type Clock, realClock } from "./clock.ts";
 
 const keptLines = 40;
@@ -89,6 +89,20 @@ export function relayed(message: { message: string; code: string }, from: string
   const code = (message.code || "PIPELINE") as ErrorCode;
   // It may say already where it was found.
   return new AgentRLError(code, message.message, /^ {2}where:/m.test(message.message) ? {} : { where: from });
+}
+
+/** The child's side: what its work fails in ends the process, told to the supervisor and on stderr. */
+export function failWith(
+  send: (message: { type: "failed"; message: string; code: string }) => void,
+): (error: unknown) => void {
+  const fail = (error: unknown) => {
+    console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
+    send({ type: "failed", ...failure(error) });
+    process.exitCode = 1;
+    process.disconnect();
+  };
+  process.on("uncaughtException", fail);
+  return fail;
 }
 
 /** The child's side: typed messages from and to the supervisor. Exits when the supervisor is gone. */

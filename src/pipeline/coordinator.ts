@@ -18,7 +18,7 @@ import { AgentRLError } from "../errors.ts";
 import { type AdaptiveSamplingOptions, AdaptiveWeights, type TaskAverages } from "../rl/adaptive-sampling.ts";
 import type { GroupDraw, TaskSampler, WeightEpoch } from "../rl/sampler.ts";
 import { byAge, type Candidate, chooseBatch, chooseDropping, chooseInOrder, type Overdue } from "./batch-choice.ts";
-import { type RecordSize, toRanges } from "./messages.ts";
+import type { GroupBooks, RecordSize } from "./messages.ts";
 import { shareQuotas } from "./min-share.ts";
 import { UsedNumbers } from "./used-numbers.ts";
 
@@ -41,7 +41,7 @@ export interface CoordinatorOptions {
   buffer?: { maxBytes: number; largestEpisode: number };
   /** Steps done and groups used up so far (a resumed run), and what its sampler had come to. */
   step?: number;
-  trained?: Iterable<number>;
+  trained?: GroupBooks["trainedGroups"];
   sampling?: SamplingState;
 }
 
@@ -110,7 +110,7 @@ export class Coordinator {
   constructor(options: CoordinatorOptions) {
     const { sampler, adaptive, sampling } = options;
     this.#options = options;
-    this.#trained = new UsedNumbers(toRanges(options.trained ?? []));
+    this.#trained = new UsedNumbers(options.trained);
     this.#step = options.step ?? 0;
     this.#issued = sampling?.issued ?? 0;
     this.#givenUp = sampler.tasks.map(() => 0);

@@ -1,5 +1,5 @@
 /** A process that finds one device for the supervisor, and ends. */
-import { AgentRLError } from "../errors.ts";
+import { failure } from "../errors.ts";
 import { connectToSupervisor } from "./children.ts";
 import { resolveDevice } from "./open-device.ts";
 import type { FromProbe, ToProbe } from "./run-devices.ts";
@@ -8,10 +8,6 @@ const send = connectToSupervisor<ToProbe, FromProbe>((message) => {
   if (message.type === "stop") process.exit(0);
   resolveDevice(message.section, message.option).then(
     (device) => send({ device }),
-    (error: unknown) =>
-      send({
-        message: error instanceof Error ? error.message : String(error),
-        code: error instanceof AgentRLError ? error.code : "",
-      }),
+    (error: unknown) => send(failure(error)),
   );
 });

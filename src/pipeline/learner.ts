@@ -7,15 +7,13 @@ import { AgentRLError } from "../errors.ts";
 import { layersComputed } from "../model/layer-done.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { Ring } from "../shm/ring.ts";
-import { connectToSupervisor } from "./children.ts";
+import { connectToSupervisor, failWith } from "./children.ts";
 import { every, realClock } from "./clock.ts";
 import { collect } from "./collect.ts";
 import { writeFailedBatch } from "./failed-batch.ts";
 import { LearnerLoop } from "./learner-loop.ts";
 import { LearnerState } from "./learner-state.ts";
-import type { FromLearner, GroupBooks, Setup, ToLearner } from "./messages.ts";
-
-const pulseMs = 1_000;
+import { type FromLearner, type GroupBooks, pulseMs, type Setup, type ToLearner } from "./messages.ts";
 
 let loop: LearnerLoop<Trajectory> | null = null;
 
@@ -66,6 +64,7 @@ async function keepFailure(
 const send = connectToSupervisor<ToLearner, FromLearner>((message) => {
   handle(message).catch(fail);
 });
+const fail = failWith(send);
 
 async function handle(message: ToLearner): Promise<void> {
   if (message.type === "setup") await begin(message.setup);
@@ -73,13 +72,4 @@ async function handle(message: ToLearner): Promise<void> {
   else await loop!.handle(message);
 }
 
-function fail(error: unknown): void {
-  console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
-  const code = error instanceof AgentRLError ? error.code : "";
-  send({ type: "failed", message: error instanceof Error ? error.message : String(error), code });
-  process.exitCode = 1;
-  process.disconnect();
-}
-
-process.on("uncaughtException", fail);
 send({ type: "started" });

@@ -50,13 +50,26 @@ export type ToRollout =
   | { type: "evaluate"; step: number }
   | { type: "stop" };
 
-/** Once a second, from the event loop: that it turns, how much has been done, and what is being waited for. */
+/** Milliseconds between two pulses. */
+export const pulseMs = 1_000;
+
+/** From the event loop of a child: that it turns, how much has been done, and what is being waited for. */
 export interface Pulse {
   type: "pulse";
   /** Rises whenever something moves. */
   progress: number;
   /** For people. */
   doing: string;
+}
+
+/** Since the process began. */
+export interface RolloutStats {
+  abortedTokens: number;
+  /** Versions of the weights that were found to be the learner's. */
+  weightsVerified: number;
+  /** Milliseconds in which the current policy's engine was computing. */
+  busyMs: number;
+  faults: FaultCounts;
 }
 
 export type FromRollout =
@@ -70,20 +83,7 @@ export type FromRollout =
   /** The environment failed a sample of the group in every try: the group has ended without. */
   | { type: "faulted"; group: number; index: number; error: string }
   | { type: "evaluated"; step: number; reports: EvalReport[] }
-  | {
-      type: "stats";
-      abortedTokens: number;
-      sampledTokens: number;
-      rows: number;
-      /** Of these, rows that had been computed under older weights. */
-      recomputedRows: number;
-      /** Versions of the weights that were found to be the learner's. */
-      weightsVerified: number;
-      engineSteps: number;
-      /** Milliseconds in which the current policy's engine was computing, since the process began. */
-      busyMs: number;
-      faults: Partial<FaultCounts>;
-    }
+  | ({ type: "stats" } & RolloutStats)
   | { type: "failed"; message: string; code: string };
 
 export type ToLearner =

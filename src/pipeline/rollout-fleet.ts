@@ -5,7 +5,7 @@ import { type Child, type ChildEnd, endChild, relayed } from "./children.ts";
 import type { Clock } from "./clock.ts";
 import { addFaults, type FaultCounts, noFaults } from "./faults.ts";
 import { Liveness } from "./liveness.ts";
-import type { FromRollout, GroupLease, ToRollout } from "./messages.ts";
+import type { FromRollout, GroupLease, RolloutStats, ToRollout } from "./messages.ts";
 
 /** Errors of the input, of what lies outside, or of the machine: restarting a rollout process would not mend them. */
 const finalCodes: readonly string[] = [
@@ -50,6 +50,8 @@ export interface FleetEvents {
   failed(error: unknown): void;
 }
 
+export type FleetStats = Omit<RolloutStats, "busyMs">;
+
 interface Member {
   child: Child<ToRollout, FromRollout>;
   liveness: Liveness;
@@ -59,7 +61,7 @@ interface Member {
   /** Groups and evaluations that it has been given and not ended. */
   working: number;
   idleRestarts: number;
-  stats: { abortedTokens: number; weightsVerified: number; faults: Partial<FaultCounts> };
+  stats: FleetStats;
   engine: BusyShare;
   replaced: boolean;
 }
@@ -67,7 +69,7 @@ interface Member {
 export class RolloutFleet {
   readonly #options: FleetOptions;
   readonly #members: Member[] = [];
-  readonly #lost = { abortedTokens: 0, weightsVerified: 0, faults: noFaults() };
+  readonly #lost = noStats();
   #ending = false;
 
   constructor(options: FleetOptions) {
@@ -78,27 +80,15 @@ export class RolloutFleet {
     return this.#members.keys();
   }
 
-  get abortedTokens(): number {
-    return this.#living.reduce((sum, { stats }) => sum + stats.abortedTokens, this.#lost.abortedTokens);
-  }
-
-  /** Versions of the weights that were found to be the learner's, summed over the processes. */
-  get weightsVerified(): number {
-    return this.#living.reduce((sum, { stats }) => sum + stats.weightsVerified, this.#lost.weightsVerified);
+  /** Sums over the processes, those that are gone included. */
+  get stats(): FleetStats {
+    return this.#living.reduce((sum, { stats }) => added(sum, stats), added(noStats(), this.#lost));
   }
 
   /** Share of the time since the last call in which the engines computed, a mean over the processes; null before they tell. */
   takeEngineShare(): number | null {
     const shares = this.#living.map(({ engine }) => engine.take()).filter((share) => share !== null);
     return shares.length === 0 ? null : shares.reduce((sum, share) => sum + share, 0) / shares.length;
-  }
-
-  /** Faults that the processes have met with, those that are gone included. */
-  get faults(): FaultCounts {
-    return this.#living.reduce(
-      (sum, { stats }) => addFaults(sum, stats.faults),
-      addFaults(noFaults(), this.#lost.faults),
-    );
   }
 
   start(): void {
@@ -172,7 +162,7 @@ export class RolloutFleet {
       room: 0,
       working: 0,
       idleRestarts,
-      stats: { abortedTokens: 0, weightsVerified: 0, faults: {} },
+      stats: noStats(),
       engine: new BusyShare(this.#options.clock.now()),
       replaced: false,
     };
@@ -222,9 +212,7 @@ export class RolloutFleet {
     const { events, clock, maxIdleRestarts, faults } = this.#options;
     const cause = `exit ${how.signal ?? how.code}`;
     const playing = this.#options.playing(worker);
-    this.#lost.abortedTokens += stats.abortedTokens;
-    this.#lost.weightsVerified += stats.weightsVerified;
-    addFaults(this.#lost.faults, stats.faults);
+    added(this.#lost, stats);
     events.lost(worker);
     if (idleRestarts >= maxIdleRestarts) {
       events.failed(
@@ -245,4 +233,16 @@ export class RolloutFleet {
       if (!this.#ending) this.#start(worker, idleRestarts + 1);
     });
   }
+}
+
+function noStats(): FleetStats {
+  return { abortedTokens: 0, weightsVerified: 0, faults: noFaults() };
+}
+
+/** Adds to `sum`. */
+function added(sum: FleetStats, more: FleetStats): FleetStats {
+  sum.abortedTokens += more.abortedTokens;
+  sum.weightsVerified += more.weightsVerified;
+  addFaults(sum.faults, more.faults);
+  return sum;
 }

@@ -12,14 +12,14 @@ import { encodeTrajectory } from "../rl/record.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
-import { connectToSupervisor } from "./children.ts";
+import { connectToSupervisor, failWith } from "./children.ts";
 import { every, realClock } from "./clock.ts";
 import { closeSession, startSession } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import { type Dialect, promptTokens, runEpisode } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import { GroupPlayer, type OpenGroup } from "./group-player.ts";
-import type { FromRollout, GroupLease, Setup, ToRollout } from "./messages.ts";
+import { type FromRollout, type GroupLease, pulseMs, type Setup, type ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import { conversationsOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
@@ -29,7 +29,6 @@ import { Waits } from "./waits.ts";
 import { WeightCheck } from "./weight-check.ts";
 
 const ringTimeoutMs = 120_000;
-const pulseMs = 1_000;
 
 class RolloutProcess {
   readonly #setup: Setup;
@@ -229,16 +228,10 @@ class RolloutProcess {
 
   #report(): void {
     const engines = [this.#engine.stats, ...this.#pool.stats];
-    const sum = (of: "abortedTokens" | "sampledTokens" | "rows" | "recomputedRows" | "steps") =>
-      engines.reduce((total, stats) => total + stats[of], 0);
     this.#send({
       type: "stats",
-      abortedTokens: sum("abortedTokens"),
-      sampledTokens: sum("sampledTokens"),
-      rows: sum("rows"),
-      recomputedRows: sum("recomputedRows"),
+      abortedTokens: engines.reduce((sum, { abortedTokens }) => sum + abortedTokens, 0),
       weightsVerified: this.#check.verified,
-      engineSteps: sum("steps"),
       busyMs: this.#engine.stats.busyMs,
       faults: this.#player.faults,
     });
@@ -251,6 +244,7 @@ let evaluations: Promise<void> = Promise.resolve();
 const send = connectToSupervisor<ToRollout, FromRollout>((message) => {
   handle(message).catch(fail);
 });
+const fail = failWith(send);
 
 async function handle(message: ToRollout): Promise<void> {
   if (message.type === "setup") {
@@ -267,17 +261,4 @@ async function handle(message: ToRollout): Promise<void> {
   }
 }
 
-function fail(error: unknown): void {
-  const known = error instanceof AgentRLError;
-  console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
-  send({
-    type: "failed",
-    message: error instanceof Error ? error.message : String(error),
-    code: known ? error.code : "",
-  });
-  process.exitCode = 1;
-  process.disconnect();
-}
-
-process.on("uncaughtException", fail);
 send({ type: "started" });

@@ -61,8 +61,9 @@ export async function supervise(options: SuperviseOptions): Promise<RunEnd> {
       signal?.removeEventListener("abort", stop);
       await attempt.close();
       log.cutEvaluations();
-      abortedTokens += attempt.abortedTokens;
-      addFaults(faults, attempt.rolloutFaults);
+      const stats = attempt.rolloutStats;
+      abortedTokens += stats.abortedTokens;
+      addFaults(faults, stats.faults);
     });
     if (end.kind !== "lost") {
       const checkpoint = host.latest()!.folder;

@@ -18,7 +18,6 @@ import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import type { FaultCounts } from "./faults.ts";
-import { fromRanges } from "./messages.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun, type RunPlan } from "./plan.ts";
 import { checkPool } from "./pool-models.ts";
@@ -180,7 +179,7 @@ function coordinatorOf(
     ...(signal !== "off" && { adaptive: { signal, floor, halfLife } }),
     buffer: { maxBytes: config.rollout.bufferMb * 2 ** 20, largestEpisode: plan.largestRecordBytes },
     step,
-    trained: fromRanges(trainedGroups),
+    trained: trainedGroups,
     ...(sampling && { sampling }),
   });
 }

@@ -1,11 +1,12 @@
 /** An environment that takes its time, and fails in every way that environments do. */
+import { drawDelay } from "../env/delayed.ts";
 import type { Environment, Session, StepResult } from "../env/environment.ts";
 import type { Rng } from "../env/rng.ts";
 import { AgentRLError } from "../errors.ts";
 import { type Clock, sleep } from "../pipeline/clock.ts";
 import { mix32 } from "../rl/sampler.ts";
 import type { FaultPlan } from "./fault-plan.ts";
-import { logNormal, type Timing } from "./timing.ts";
+import type { Timing } from "./timing.ts";
 
 /** What an episode of this seed earns when nothing goes wrong: all samples of some groups the same, others not. */
 export function rewardOf(seed: number, attemptSeed: number): number {
@@ -24,7 +25,7 @@ export function simEnvironment(options: {
     if (faults.strikes("environmentCrash")) throw new AgentRLError("ENVIRONMENT", "the engine is gone");
     if (faults.strikes("environmentHang")) await new Promise<never>(() => {});
     if (faults.strikes("environmentSlow")) await sleep(clock, 90_000);
-    await sleep(clock, logNormal(rng, timing.environment));
+    await sleep(clock, drawDelay(timing.environment, rng));
   };
   return {
     name,

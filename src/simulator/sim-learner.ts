@@ -1,9 +1,9 @@
 /** The learner process of a simulation: the real loop over a model of training, which checks what it is given. */
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, failure } from "../errors.ts";
 import { type Clock, every, sleep } from "../pipeline/clock.ts";
 import { collect } from "../pipeline/collect.ts";
 import { LearnerLoop, type Trainer } from "../pipeline/learner-loop.ts";
-import type { FromLearner, GroupBooks, ToLearner } from "../pipeline/messages.ts";
+import { type FromLearner, type GroupBooks, pulseMs, type ToLearner } from "../pipeline/messages.ts";
 import type { StepMetrics } from "../pipeline/step-metrics.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import type { FaultPlan } from "./fault-plan.ts";
@@ -31,14 +31,11 @@ export interface SimLearnerOptions {
   inbox(samples: number): void;
 }
 
-const pulseMs = 1_000;
-
 export function startSimLearner(options: SimLearnerOptions): void {
   const { process } = options;
   let loop: LearnerLoop<Trajectory> | null = null;
   const fail = (error: unknown) => {
-    const code = error instanceof AgentRLError ? error.code : "";
-    process.emit({ type: "failed", message: error instanceof Error ? error.message : String(error), code });
+    process.emit({ type: "failed", ...failure(error) });
     process.crash(String(error));
   };
   const begin = async () => {

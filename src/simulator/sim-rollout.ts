@@ -1,10 +1,11 @@
 /** The rollout process of a simulation: the real player of groups over models of the engine and the environment. */
+import { drawDelay } from "../env/delayed.ts";
 import type { Environment } from "../env/environment.ts";
 import { Rng } from "../env/rng.ts";
 import { every, sleep } from "../pipeline/clock.ts";
 import { assertNoFault, closeSession, deadlineOf, startSession, withDeadline } from "../pipeline/environment-faults.ts";
 import { GroupPlayer, type OpenGroup } from "../pipeline/group-player.ts";
-import type { FromRollout, GroupLease, ToRollout } from "../pipeline/messages.ts";
+import { type FromRollout, type GroupLease, pulseMs, type ToRollout } from "../pipeline/messages.ts";
 import { Waits } from "../pipeline/waits.ts";
 import { encodeTrajectory } from "../rl/record.ts";
 import { mix32 } from "../rl/sampler.ts";
@@ -14,7 +15,7 @@ import type { Lineage, SimBoard } from "./sim-board.ts";
 import { simEnvironment } from "./sim-environment.ts";
 import type { SimProcess } from "./sim-process.ts";
 import type { SimRing } from "./sim-ring.ts";
-import { logNormal, type Timing } from "./timing.ts";
+import type { Timing } from "./timing.ts";
 
 export interface SimRolloutOptions {
   process: SimProcess<ToRollout, FromRollout>;
@@ -31,7 +32,6 @@ export interface SimRolloutOptions {
   name: string;
 }
 
-const pulseMs = 1_000;
 const ringTimeoutMs = 120_000;
 
 export function startSimRollout(options: SimRolloutOptions): void {
@@ -87,10 +87,8 @@ class SimRollout {
   }
 
   #report(): void {
-    const { faults } = this.#player;
-    const counts = { abortedTokens: 0, sampledTokens: this.#turns, rows: 0, engineSteps: this.#turns };
-    const unmodelled = { recomputedRows: 0, weightsVerified: 0, busyMs: 0 };
-    this.#options.process.emit({ type: "stats", ...counts, ...unmodelled, faults: { ...faults } });
+    const unmodelled = { abortedTokens: 0, weightsVerified: 0, busyMs: 0 };
+    this.#options.process.emit({ type: "stats", ...unmodelled, faults: { ...this.#player.faults } });
   }
 
   async #open(lease: GroupLease): Promise<OpenGroup> {
@@ -138,7 +136,7 @@ class SimRollout {
   async #turn(): Promise<Lineage> {
     const { process, board, timing, faults } = this.#options;
     if (faults.strikes("engineStall")) await new Promise<never>(() => {});
-    await sleep(process.clock, logNormal(this.#rng, timing.turn));
+    await sleep(process.clock, drawDelay(timing.turn, this.#rng));
     this.#turns++;
     return board.newest!;
   }

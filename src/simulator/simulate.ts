@@ -230,7 +230,7 @@ class Simulator {
       steps,
       buffer: { maxBytes: bufferBytes, largestEpisode },
       step,
-      trained: fromRanges(trainedGroups),
+      trained: trainedGroups,
     });
   }
 

@@ -181,7 +181,7 @@ describe("Coordinator", () => {
           const until = at % sizes.steps;
           const first = new Coordinator({ sampler, ...sizes, maxFactor });
           const before = simulate(first, sizes, choose, equal, until);
-          const trained = fromRanges(toRanges(first.trainedGroups));
+          const trained = toRanges(first.trainedGroups);
           const second = new Coordinator({ sampler, ...sizes, maxFactor, step: until, trained });
           const after = simulate(second, sizes, choose, equal);
           const used = [...before, ...after].flatMap((step) => [...step.groups, ...step.spares]);
@@ -327,7 +327,7 @@ describe("Coordinator", () => {
       maxLag: 1,
       steps: 5,
       step: 2,
-      trained,
+      trained: toRanges(trained),
     });
     expect(coordinator.lease(0, 9).map((lease) => lease.draw.group)).toEqual([2, 4, 5, 7]);
   });
@@ -396,7 +396,7 @@ describe("Coordinator with adaptive sampling", () => {
     new Coordinator({ sampler: taskSampler(), adaptive, ...sizes, ...more });
   const checkpointOf = (coordinator: Coordinator) => ({
     step: coordinator.version,
-    trained: fromRanges(toRanges(coordinator.trainedGroups)),
+    trained: toRanges(coordinator.trainedGroups),
     sampling: JSON.parse(JSON.stringify(coordinator.sampling)) as SamplingState,
   });
 
@@ -425,10 +425,11 @@ describe("Coordinator with adaptive sampling", () => {
         const until = at % sizes.steps;
         simulate(first, sizes, choose, 2, until);
         const checkpoint = checkpointOf(first);
+        const trained = fromRanges(checkpoint.trained);
         const resumed = taskSampler();
         const second = create(sizes, { sampler: resumed, ...checkpoint });
         simulate(second, sizes, choose, 2);
-        const issued = upTo(checkpoint.sampling.issued).filter((number) => !checkpoint.trained.includes(number));
+        const issued = upTo(checkpoint.sampling.issued).filter((number) => !trained.includes(number));
         expect(issued.map((number) => resumed.draw(number))).toEqual(issued.map((number) => sampler.draw(number)));
         if (sizes.maxLag > 0) return;
         simulate(first, sizes, choose, 2);

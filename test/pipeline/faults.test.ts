@@ -12,7 +12,7 @@ import type { RunStep } from "../../src/pipeline/train.ts";
 import { Ring } from "../../src/shm/ring.ts";
 import { segmentName } from "../../src/shm/segment.ts";
 import { failureOf } from "../failure.ts";
-import { segmentsOf } from "../run-processes.ts";
+import { leftAfter, segmentsOf } from "../run-processes.ts";
 import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
 
 const folder = temporaryFolder();
@@ -235,7 +235,8 @@ describe("a killed process", () => {
     expect(children.length).toBe(2);
     child.kill("SIGKILL");
     await ended;
-    await Promise.all(children.map(gone));
+    const gone = children.map((pid) => ({ pid, role: "other" }) as const);
+    expect(await leftAfter(gone, 60_000)).toEqual([]);
     const { state } = readCheckpoint(latestCheckpoint(join(out, "checkpoints"))!);
     const steps = state.step + 1;
     const segments = segmentsOf([child.pid!]);
@@ -370,10 +371,4 @@ async function lineMatching(child: ChildProcess, check: () => boolean): Promise<
     child.stderr!.on("data", look);
     child.once("exit", (code) => reject(new Error(`ended early with ${code}: ${text}`)));
   });
-}
-
-/** Resolves when the process is gone: `tail --pid` waits for exactly that. */
-async function gone(pid: number): Promise<void> {
-  const tail = spawn("tail", [`--pid=${pid}`, "-f", "/dev/null"]);
-  await once(tail, "exit");
 }

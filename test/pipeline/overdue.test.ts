@@ -82,7 +82,7 @@ const sizesArbitrary = fc.record({
   maxFactor: fc.constantFrom(1, 1, 2),
 });
 const chooseFrom = (stream: Iterator<unknown>) => (n: number) => (stream.next().value as number) % n;
-const make = (sizes: Sizes, more: { step?: number; trained?: Iterable<number> } = {}) =>
+const make = (sizes: Sizes, more: { step?: number; trained?: [number, number][] } = {}) =>
   new Coordinator({ sampler: sampler(), ...sizes, ...more });
 const batchesOf = (steps: Played[]) => steps.map(({ groups, spares }) => ({ groups, spares }));
 
@@ -131,7 +131,7 @@ describe("wait", () => {
         const first = make(sizes);
         const step = at % sizes.steps;
         const before = play(first, chooseFrom(other), step);
-        const second = make(sizes, { step, trained: first.trainedGroups });
+        const second = make(sizes, { step, trained: first.trainedGroups.ranges() });
         expect(batchesOf([...before, ...play(second, chooseFrom(third), sizes.steps)])).toEqual(batches);
         if (sizes.maxFactor > 1) return;
         // Without spares: batch k is groups k n to (k + 1) n − 1.
@@ -215,7 +215,7 @@ describe("by hand: two groups a step, at most two versions old, group 0 takes lo
 });
 
 describe("simulated runs whose environment sometimes takes a hundred times as long", () => {
-  const timing = { environment: { median: 200, p99: 20_000 } };
+  const timing = { environment: { medianMs: 200, p99Ms: 20_000 } };
   const play = (overdue: Overdue, maxLag = 2) => simulate({ steps: 25, seed: 3, overdue, maxLag, timing });
 
   it("drop throws away what is too old, uses each number once and takes less time than waiting does", async () => {

@@ -35,7 +35,7 @@ describe("a simulated run", () => {
 
   it("is at least twice as fast asynchronous as synchronous where environments are late now and then", async () => {
     // Generation and training of little time beside environments of 200 ms, 3 s at p99.
-    const options = { steps: 60, seed: 6, places: 32, timing: { train: 300, turn: { median: 40, p99: 200 } } };
+    const options = { steps: 60, seed: 6, places: 32, timing: { train: 300, turn: { medianMs: 40, p99Ms: 200 } } };
     const synchronous = await simulate({ ...options, maxLag: 0 });
     const asynchronous = await simulate({ ...options, maxLag: 6 });
     expectLaws(asynchronous);

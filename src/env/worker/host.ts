@@ -4,7 +4,7 @@
  */
 
 import { endWithParent } from "../../end-with-parent.ts";
-import { AgentRLError } from "../../errors.ts";
+import { AgentRLError, failure } from "../../errors.ts";
 import { toolsAsJson } from "../define.ts";
 import type { Environment, Session, StepResult } from "../environment.ts";
 import { actionFromWire, statusOf, toWire } from "../wire/messages.ts";
@@ -26,7 +26,7 @@ export function serveHost(open: OpenTask): void {
   process.on("message", ({ id, request }: ToHost) => {
     host.answer(request).then(
       (answer) => send({ id, answer }),
-      (error: unknown) => send({ id, error: failure(error) }),
+      (error: unknown) => send({ id, error: failure(error, "ENVIRONMENT") }),
     );
   });
   process.on("disconnect", () => {
@@ -110,11 +110,4 @@ function outputOf(result: StepResult, total: number): HostOutput {
   if (!result.done) return { messages, status: "running", finish: false, reward: result.reward, metric };
   const status = statusOf(result.endReason ?? "completed");
   return { messages, status, finish: true, reward: total, metric: { score: total, ...metric } };
-}
-
-function failure(error: unknown): { message: string; code: string } {
-  return {
-    message: error instanceof Error ? error.message : String(error),
-    code: error instanceof AgentRLError ? error.code : "ENVIRONMENT",
-  };
 }
