@@ -30,6 +30,26 @@ const modelSchema = z
   })
   .describe("The policy to start from.");
 
+const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
+
+const loraSchema = z
+  .strictObject({
+    rank: count().max(1024).default(16).describe("Rank of the adapters: numbers that each squeezes a row into."),
+    alpha: z
+      .number()
+      .gt(0)
+      .optional()
+      .describe("What adapters add is multiplied by alpha / rank; default: twice the rank."),
+    targets: z
+      .array(z.enum(projections))
+      .min(1)
+      .default([...projections])
+      .describe("Matrices of every layer that get adapters."),
+  })
+  .describe(
+    "Train low-rank adapters (Hu et al. 2021) on the frozen model; absent: train every parameter. The optimizer's state, the weight board and the checkpoints hold the adapters alone.",
+  );
+
 const rolloutSchema = z
   .strictObject({
     processes: count().max(256).default(1).describe("Rollout processes."),
@@ -84,6 +104,12 @@ const learnerSchema = z
       .default(4096)
       .describe(
         "Tokens per forward and backward pass, a prompt that samples of a group share counted once. Sets memory and speed; the gradient depends on it in its rounding alone.",
+      ),
+    recompute: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Activation checkpointing: keep each layer's input alone, and compute the rest again on the way back. About a third more work for a fraction of the memory; the same numbers, bit for bit.",
       ),
   })
   .describe("The learner process.");
@@ -152,6 +178,7 @@ const evaluationSchema = z
 export const trainSchema = z
   .strictObject({
     model: modelSchema,
+    lora: loraSchema.optional(),
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
     mode: modeField,

@@ -8,8 +8,11 @@ import path from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
 import { type Json, Tokenizer } from "../text/tokenizer.ts";
+import { isAdapterFolder, openAdapterFolder } from "./adapter-files.ts";
 import { formatModelConfig, type ModelConfig, readModelConfig } from "./config.ts";
 import { writeDurably, writeFully } from "./durable.ts";
+import type { LoraShape } from "./lora.ts";
+import { parameterLayout } from "./parameters.ts";
 import { openSafetensors, type SafetensorsReader, type Tensor, writeSafetensors } from "./safetensors.ts";
 
 export interface ModelText {
@@ -21,7 +24,10 @@ export interface ModelText {
 
 export interface ModelFolder extends ModelText {
   path: string;
+  /** Of the model, without its adapter. */
   tensors: TensorReader;
+  /** Where the folder holds an adapter: what is to be added, in the layout of lora.ts. */
+  adapter?: { lora: LoraShape; data: Float32Array };
 }
 
 /** Reads the weights by Hugging Face name, each when asked. */
@@ -41,14 +47,23 @@ export interface ModelContent extends ModelText {
 const weightsFile = "model.safetensors";
 const indexFile = "model.safetensors.index.json";
 
-/** @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read. */
+/**
+ * A model's folder, or an adapter's: then the model is the one that it names.
+ * @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read.
+ */
 export function loadModelFolder(folder: string): ModelFolder {
+  if (isAdapterFolder(folder)) {
+    const { base, lora, read } = openAdapterFolder(folder);
+    const model = loadModelFolder(base);
+    return { ...model, path: folder, adapter: { lora, data: read(model.config) } };
+  }
   const text = loadModelText(folder);
   return { path: folder, ...text, tensors: openTensors(folder, text.config) };
 }
 
 /** The folder without its weights: what a process needs that gets them from elsewhere. */
 export function loadModelText(folder: string): ModelText {
+  if (isAdapterFolder(folder)) return loadModelText(openAdapterFolder(folder).base);
   const read = readModelConfig(path.join(folder, "config.json"));
   const config = { ...read, eosTokenIds: [...new Set([...read.eosTokenIds, ...generationEos(folder)])] };
   const tokenizer = Tokenizer.load(folder);
@@ -97,25 +112,9 @@ export function saveModelFolder(folder: string, content: ModelContent): void {
   writeSafetensors(path.join(folder, weightsFile), tensors);
 }
 
-/** Name and shape of every tensor of LlamaForCausalLM. */
+/** Name and shape of every tensor of the model. */
 export function expectedTensors(config: ModelConfig): Map<string, number[]> {
-  const { vocabSize, hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
-  const shapes = new Map<string, number[]>([["model.embed_tokens.weight", [vocabSize, hiddenSize]]]);
-  for (let layer = 0; layer < config.layers; layer++) {
-    const prefix = `model.layers.${layer}`;
-    shapes.set(`${prefix}.input_layernorm.weight`, [hiddenSize]);
-    shapes.set(`${prefix}.self_attn.q_proj.weight`, [heads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.k_proj.weight`, [kvHeads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.v_proj.weight`, [kvHeads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.o_proj.weight`, [hiddenSize, heads * headDim]);
-    shapes.set(`${prefix}.post_attention_layernorm.weight`, [hiddenSize]);
-    shapes.set(`${prefix}.mlp.gate_proj.weight`, [intermediateSize, hiddenSize]);
-    shapes.set(`${prefix}.mlp.up_proj.weight`, [intermediateSize, hiddenSize]);
-    shapes.set(`${prefix}.mlp.down_proj.weight`, [hiddenSize, intermediateSize]);
-  }
-  shapes.set("model.norm.weight", [hiddenSize]);
-  if (!config.tieWordEmbeddings) shapes.set("lm_head.weight", [vocabSize, hiddenSize]);
-  return shapes;
+  return new Map(parameterLayout(config).entries.map(({ name, shape }) => [name, shape]));
 }
 
 function openTensors(folder: string, config: ModelConfig): TensorReader {
@@ -245,7 +244,7 @@ function checkTensors(
     throw new AgentRLError("MODEL_FILE", `Tensor "${name}" does not belong to the model that config.json describes.`, {
       where: folder,
       got: `"${name}" of shape [${shapeOf(name)?.join(", ")}]`,
-      expected: `the ${expected.size} tensors of LlamaForCausalLM with ${config.layers} layers and no biases`,
+      expected: `the ${expected.size} tensors of a ${config.family} model with ${config.layers} layers`,
       hint: "Check that config.json belongs to these weights; merge adapters into them first.",
     });
   }

@@ -15,8 +15,8 @@ import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
+import { loadCompute } from "../model/load.ts";
 import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
-import { loadCompute } from "../model/weights.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { openEnvironment } from "./environments.ts";
 import { type EpisodeRef, type EvaluatedEpisode, type Player, playEpisodes } from "./eval-episodes.ts";
@@ -234,7 +234,8 @@ async function openModel(options: EvaluationOptions, folder: string): Promise<Op
       rows: { train: 0, decode: concurrency },
     });
     const weights = fixedWeights(loadCompute(device, model, "weights"));
-    const engine = new Engine({ device, config, weights, maxConversations: concurrency, contextLimit });
+    const loraRank = model.adapter?.lora.rank ?? 0;
+    const engine = new Engine({ device, config, loraRank, weights, maxConversations: concurrency, contextLimit });
     return {
       player: enginePlayer({
         engine,

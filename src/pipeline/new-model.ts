@@ -14,6 +14,7 @@ export function newModel(config: SftConfig, episodes: readonly ExpertEpisode[]):
   const text = config.tokenizer === undefined ? newText(vocabSize, episodes) : loadModelText(config.tokenizer);
   const { tokenizer, template } = text;
   const modelConfig: ModelConfig = {
+    family: "llama",
     ...architecture,
     vocabSize: tokenizer.vocabSize,
     eosTokenIds: [template.endOfTurn.id],

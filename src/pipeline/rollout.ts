@@ -18,6 +18,7 @@ import { closeSession, startSession } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import { type Dialect, promptTokens, runEpisode } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
+import { frozenWeights } from "./frozen-weights.ts";
 import { GroupPlayer, type OpenGroup } from "./group-player.ts";
 import { type FromRollout, type GroupLease, pulseMs, type Setup, type ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
@@ -25,6 +26,7 @@ import { conversationsOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
+import { loraOf, loraRankOf } from "./training-options.ts";
 import { Waits } from "./waits.ts";
 import { WeightCheck } from "./weight-check.ts";
 
@@ -87,16 +89,23 @@ class RolloutProcess {
     const ring = Ring.open(setup.ring);
     const { board, firstVersion: first } = setup;
     const check = new WeightCheck();
-    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000, check });
+    const timeoutMs = 120_000;
+    const base =
+      setup.frozen === null
+        ? null
+        : await frozenWeights({ device, config: modelConfig, board: setup.frozen, timeoutMs });
+    const model = { config: modelConfig, lora: loraOf(config), base };
+    const weights = await boardWeights({ device, model, board, first, timeoutMs, check });
     const engine = new Engine({
       device,
       config: modelConfig,
+      loraRank: loraRankOf(config),
       weights,
       maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
       kvOnUpdate: config.rollout.kvOnUpdate,
     });
-    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board, check });
+    const pool = new PolicyPool({ config, device, model, dialect, board, check });
     return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring, check });
   }
 

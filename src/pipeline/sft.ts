@@ -12,7 +12,7 @@ import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder, type ModelText, saveModelFolder } from "../model/files.ts";
 import { initWeights } from "../model/init.ts";
 import { AdamW } from "../model/optimizer.ts";
-import { packTensors, unpackTensors } from "../model/parameters.ts";
+import { packTensors, parameterLayout, unpackTensors } from "../model/parameters.ts";
 import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { ComputeCopy, Weights } from "../model/weights.ts";
@@ -91,12 +91,12 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
   const initial =
     existing === null
       ? initWeights(modelConfig, config.seed)
-      : packTensors(modelConfig, (name) => existing.tensors.read(name));
+      : packTensors(parameterLayout(modelConfig), (name) => existing.tensors.read(name));
   existing?.tensors.close();
   weights.write(initial);
   const compute = new ComputeCopy(device, weights);
   const { beta1, beta2, eps, weightDecay, maxGradNorm } = config.optimizer;
-  const optimizer = new AdamW(device, modelConfig, { beta1, beta2, eps, weightDecay });
+  const optimizer = new AdamW(device, weights.layout, { beta1, beta2, eps, weightDecay });
 
   const batches = batchStream(fitting, config.batchTokens, config.seed);
   const perEpoch = Math.ceil(fitting.reduce((sum, t) => sum + t.tokens.length, 0) / config.batchTokens);
@@ -157,7 +157,10 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
     if (progress.success !== undefined && meanOf(progress.success) >= config.until!.success) break;
   }
 
-  saveModelFolder(out, { ...model, tensors: unpackTensors(modelConfig, await device.readF32(weights.arena)) });
+  saveModelFolder(out, {
+    ...model,
+    tensors: unpackTensors(parameterLayout(modelConfig), await device.readF32(weights.arena)),
+  });
   await engine?.destroy();
   device.destroy();
   for (const environment of environments) await environment.close();

@@ -217,7 +217,7 @@ function configHash(config: TrainConfig): string {
     adapters: _adapters,
     ...rollout
   } = rest.rollout;
-  const { threads: _learnerThreads, adapter: _adapter, ...learner } = rest.learner;
+  const { threads: _learnerThreads, adapter: _adapter, recompute: _recompute, ...learner } = rest.learner;
   const text = JSON.stringify({ ...rest, model, rollout, learner });
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }

@@ -12,6 +12,7 @@ const model: ModelConfig = {
   heads: 4,
   kvHeads: 2,
   headDim: 16,
+  family: "llama" as const,
   ropeTheta: 10_000,
   rmsNormEps: 1e-6,
   tieWordEmbeddings: true,

@@ -49,6 +49,7 @@ const expected: ModelConfig = {
   heads: 9,
   kvHeads: 3,
   headDim: 64,
+  family: "llama" as const,
   ropeTheta: 100000,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: true,
@@ -91,6 +92,7 @@ test("fields that a config may leave out take LlamaConfig's defaults", () => {
     heads: 4,
     kvHeads: 4,
     headDim: 8,
+    family: "llama" as const,
     ropeTheta: 10000,
     rmsNormEps: 1e-6,
     tieWordEmbeddings: false,
@@ -120,6 +122,7 @@ test("parse inverts format, for any config", () => {
     .map(
       ({ group, halfHead, bos, eos, ...rest }): ModelConfig => ({
         ...rest,
+        family: "llama",
         heads: rest.kvHeads * group,
         headDim: 2 * halfHead,
         eosTokenIds: eos.map((id) => id % rest.vocabSize),
