@@ -16,6 +16,7 @@ struct Span {
   T* data = nullptr;
   size_t length = 0;
   const char* name = "";
+  bool absent = false;
 };
 
 /** Thrown by Args, turned into a TypeError or RangeError with the same fields. */
@@ -39,13 +40,13 @@ class Args {
   // In order of the call.
   Span<float> f32(const char* name) { return typed<float>(name, napi_float32_array, "a Float32Array"); }
   Span<uint32_t> u32(const char* name) { return typed<uint32_t>(name, napi_uint32_array, "a Uint32Array"); }
-  /** data is null when the argument is undefined or null. */
+  /** Of length 0 and without data when the argument is undefined or null; for `needOrNull`. */
   Span<float> f32OrNull(const char* name) {
     napi_valuetype type = napi_undefined;
     if (next_ < count_) napi_typeof(env_, values_[next_], &type);
     if (type != napi_undefined && type != napi_null) return f32(name);
     next_++;
-    return {nullptr, 0, name};
+    return {nullptr, 0, name, true};
   }
   double number(const char* name) {
     double value = 0;
@@ -83,6 +84,11 @@ class Args {
       throw ArgumentError{true, span.name, std::to_string(span.length) + " elements",
                           "at least " + std::to_string(elements) + " (" + shape + ")"};
     return span.data;
+  }
+  /** The same for what may be left out. */
+  template <typename T>
+  static T* needOrNull(const Span<T>& span, size_t elements, const char* shape) {
+    return span.absent ? nullptr : need(span, elements, shape);
   }
   /** The first `count` of ids lie in [0, limit). */
   static const uint32_t* below(const Span<uint32_t>& span, size_t count, size_t limit, const char* what) {

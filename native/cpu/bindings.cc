@@ -98,7 +98,7 @@ void matmul(Args& args) {
   const size_t m = args.size("m"), n = args.size("n"), k = args.size("k");
   const bool accumulate = args.flag("accumulate");
   kernels().matmul({layout, args.need(a, m * k, "m * k"), args.need(b, k * n, "k * n"), args.need(out, m * n, "m * n"),
-                    bias.data == nullptr ? nullptr : args.need(bias, n, "n"), accumulate, m, n, k},
+                    args.needOrNull(bias, n, "n"), accumulate, m, n, k},
                    pool());
 }
 
@@ -182,6 +182,13 @@ void add(Args& args) {
                 pool());
 }
 
+void scale(Args& args) {
+  const auto x = args.f32("x"), out = args.f32("out");
+  const auto factor = static_cast<float>(args.number("factor"));
+  const size_t length = args.size("length");
+  kernels().scale({args.need(x, length, "length"), args.need(out, length, "length"), factor, length}, pool());
+}
+
 void roundHalf(Args& args) {
   const auto x = args.f32("x"), out = args.f32("out");
   const size_t length = args.size("length");
@@ -226,6 +233,7 @@ void RegisterCpu(Napi::Env env, Napi::Object exports) {
   on("scatterRows", scatterRows);
   on("kvWrite", kvWrite);
   on("add", add);
+  on("scale", scale);
   on("roundHalf", roundHalf);
   on("swiglu", swiglu);
   on("swigluBackward", swigluBackward);

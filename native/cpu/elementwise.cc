@@ -1,4 +1,4 @@
-// add, rounding to float16 and SwiGLU: one pass over memory, split over elements.
+// add, scale, rounding to float16 and SwiGLU: one pass over memory, split over elements.
 #include <algorithm>
 #include <bit>
 
@@ -43,6 +43,13 @@ AGENTRL_INLINE V sigmoid(V x) { return div(set1(1.0f), add(set1(1.0f), exp(neg(x
 void add(const AddArgs& x, Pool& pool) {
   pool.parallelFor(x.length, kGrain, [&](size_t begin, size_t end) {
     lanes(begin, end, [&](size_t i, size_t n) { store(x.out + i, add(load(x.a + i, n), load(x.b + i, n)), n); });
+  });
+}
+
+void scale(const ScaleArgs& x, Pool& pool) {
+  const V factor = set1(x.factor);
+  pool.parallelFor(x.length, kGrain, [&](size_t begin, size_t end) {
+    lanes(begin, end, [&](size_t i, size_t n) { store(x.out + i, mul(load(x.x + i, n), factor), n); });
   });
 }
 

@@ -146,15 +146,18 @@ void headBackward(const HeadBackwardArgs& x, Pool& pool) {
         gemm({Layout::nn, dLogits, kVocabChunk, x.weight + v0 * x.dim, x.dim, dHidden, x.dim, nullptr, more, rows, x.dim,
               columns},
              pool);
-        gemm({Layout::tn, dLogits, kVocabChunk, hidden, x.dim, x.dWeight + v0 * x.dim, x.dim, nullptr, true, columns, x.dim,
-              rows},
-             pool);
+        if (x.dWeight != nullptr)
+          gemm({Layout::tn, dLogits, kVocabChunk, hidden, x.dim, x.dWeight + v0 * x.dim, x.dim, nullptr, true, columns,
+                x.dim, rows},
+               pool);
       } else {
         // dHidden[rows, dim] += dLogits[rows, columns] W[dim, columns]ᵀ; dW[dim, columns] += hiddenᵀ dLogits
         gemm({Layout::nt, dLogits, kVocabChunk, x.weight + v0, x.vocab, dHidden, x.dim, nullptr, more, rows, x.dim, columns},
              pool);
-        gemm({Layout::tn, hidden, x.dim, dLogits, kVocabChunk, x.dWeight + v0, x.vocab, nullptr, true, x.dim, columns, rows},
-             pool);
+        if (x.dWeight != nullptr)
+          gemm({Layout::tn, hidden, x.dim, dLogits, kVocabChunk, x.dWeight + v0, x.vocab, nullptr, true, x.dim, columns,
+                rows},
+               pool);
       }
     }
   }

@@ -33,7 +33,7 @@ struct RmsNormArgs {
 
 struct RmsNormBackwardArgs {
   const float *x, *weight, *invRms, *dOut;
-  float *dX, *dWeight;
+  float *dX, *dWeight;  // dWeight may be null
   size_t rows, dim;
   bool accumulate;
 };
@@ -76,6 +76,13 @@ struct AttentionCachedArgs : AttentionShape {
 struct AddArgs {
   const float *a, *b;
   float* out;
+  size_t length;
+};
+
+struct ScaleArgs {
+  const float* x;
+  float* out;
+  float factor;
   size_t length;
 };
 
@@ -134,7 +141,7 @@ struct HeadLogProbArgs : HeadShape {
 struct HeadBackwardArgs : HeadShape {
   const uint32_t* targets;
   const float *temperatures, *lse, *entropies, *dLogProbs, *dEntropies;
-  float *dHidden, *dWeight;
+  float *dHidden, *dWeight;  // dWeight may be null
 };
 
 struct HeadSampleArgs : HeadShape {

@@ -81,7 +81,7 @@ export interface CpuAddon {
     dLogProbs: F32,
     dEntropies: F32,
     dHidden: F32,
-    dWeight: F32,
+    dWeight: F32 | undefined,
     tied: boolean,
     rows: number,
     dim: number,
@@ -122,6 +122,7 @@ export interface CpuAddon {
 
   roundHalf(x: F32, out: F32, length: number): void;
   add(a: F32, b: F32, out: F32, length: number): void;
+  scale(x: F32, out: F32, factor: number, length: number): void;
   swiglu(gate: F32, up: F32, out: F32, length: number): void;
   swigluBackward(gate: F32, up: F32, dOut: F32, dGate: F32, dUp: F32, length: number): void;
 
@@ -132,7 +133,7 @@ export interface CpuAddon {
     invRms: F32,
     dOut: F32,
     dX: F32,
-    dWeight: F32,
+    dWeight: F32 | undefined,
     rows: number,
     dim: number,
     accumulate: boolean,

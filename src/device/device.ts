@@ -165,8 +165,8 @@ export interface HeadBackwardArgs extends HeadShape {
   dEntropies: Tensor;
   /** [rows, dim], overwritten. */
   dHidden: Tensor;
-  /** Shape of `weight`, accumulated into. */
-  dWeight: Tensor;
+  /** Shape of `weight`, accumulated into. Absent where the weight is not trained: its product is then not computed. */
+  dWeight?: Tensor;
 }
 
 export interface HeadSampleArgs extends HeadShape {
@@ -250,14 +250,14 @@ export interface Device {
     dim: number;
     eps: number;
   }): void;
-  /** dX is overwritten, or added to when `accumulate`; dWeight is accumulated into. */
+  /** dX is overwritten, or added to when `accumulate`; dWeight is accumulated into, and not computed where it is absent. */
   rmsNormBackward(args: {
     x: Tensor;
     weight: Tensor;
     invRms: Tensor;
     dOut: Tensor;
     dX: Tensor;
-    dWeight: Tensor;
+    dWeight?: Tensor;
     rows: number;
     dim: number;
     accumulate?: boolean;
@@ -283,6 +283,8 @@ export interface Device {
   swigluBackward(args: { gate: Tensor; up: Tensor; dOut: Tensor; dGate: Tensor; dUp: Tensor; length: number }): void;
   /** out = a + b; out may be a or b. */
   add(args: { a: Tensor; b: Tensor; out: Tensor; length: number }): void;
+  /** out = x * factor, the factor rounded to float32; out may be x. */
+  scale(args: { x: Tensor; out: Tensor; factor: number; length: number }): void;
   /**
    * out = x rounded to the nearest float16, ties to even; out may be x, or an f16 tensor. Beyond float16's range stands
    * its largest number, ±65504, never an infinity; below its smallest normal one, 2^-14, stands 0, since WGSL lets a

@@ -44,6 +44,10 @@ function f32(tensor: Tensor): Float32Array {
   return (tensor as NativeTensor).data as Float32Array;
 }
 
+function f32OrUndefined(tensor: Tensor | undefined): Float32Array | undefined {
+  return tensor === undefined ? undefined : f32(tensor);
+}
+
 function u32(tensor: Tensor): Uint32Array {
   return (tensor as NativeTensor).data as Uint32Array;
 }
@@ -156,8 +160,7 @@ export class NativeDevice implements Device {
 
   matmul(x: MatmulArgs): void {
     this.#begin();
-    const bias = x.bias === undefined ? undefined : f32(x.bias);
-    addon.matmul(x.layout, f32(x.a), f32(x.b), f32(x.out), bias, x.m, x.n, x.k, x.accumulate === true);
+    addon.matmul(x.layout, f32(x.a), f32(x.b), f32(x.out), f32OrUndefined(x.bias), x.m, x.n, x.k, x.accumulate === true);
   }
 
   embed(x: Parameters<Device["embed"]>[0]): void {
@@ -192,6 +195,11 @@ export class NativeDevice implements Device {
     addon.add(f32(x.a), f32(x.b), f32(x.out), x.length);
   }
 
+  scale(x: Parameters<Device["scale"]>[0]): void {
+    this.#begin();
+    addon.scale(f32(x.x), f32(x.out), x.factor, x.length);
+  }
+
   roundHalf(x: Parameters<Device["roundHalf"]>[0]): void {
     this.#begin();
     addon.roundHalf(f32(x.x), f32(x.out), x.length);
@@ -222,7 +230,7 @@ export class NativeDevice implements Device {
       f32(x.invRms),
       f32(x.dOut),
       f32(x.dX),
-      f32(x.dWeight),
+      f32OrUndefined(x.dWeight),
       x.rows,
       x.dim,
       x.accumulate ?? false,
@@ -324,7 +332,7 @@ export class NativeDevice implements Device {
       f32(x.dLogProbs),
       f32(x.dEntropies),
       f32(x.dHidden),
-      f32(x.dWeight),
+      f32OrUndefined(x.dWeight),
       x.tied,
       x.rows,
       x.dim,

@@ -175,6 +175,10 @@ export class WebGpuDevice implements Device {
     elementwise.add(this.gpu, x);
   }
 
+  scale(x: Parameters<Device["scale"]>[0]): void {
+    elementwise.scale(this.gpu, x);
+  }
+
   roundHalf(x: Parameters<Device["roundHalf"]>[0]): void {
     half.roundHalf(this.gpu, x);
   }

@@ -74,6 +74,8 @@ describe("shaders", () => {
     const own = numbers();
     device.add({ a: own, b: numbers(), out: own, length: 8 });
     device.add({ a: own, b: own, out: own, length: 8 });
+    device.scale({ x: numbers(), out: own, factor: 2, length: 8 });
+    device.scale({ x: own, out: own, factor: 2, length: 8 });
     device.fill(own, 1);
     device.fill(words(8), 1);
     const index = words(8);

@@ -43,6 +43,22 @@ export function add(gpu: Gpu, x: Parameters<Device["add"]>[0]): void {
   gpu.recorder.dispatch({ kernel: "add", constants, bindings, params, groups: groupsFor(gpu, length) });
 }
 
+export function scale(gpu: Gpu, x: Parameters<Device["scale"]>[0]): void {
+  const { length, factor } = x;
+  const from = operand("scale", "x", x.x, "f32", length);
+  const out = operand("scale", "out", x.out, "f32", length);
+  const inPlace = isInPlace("scale", from, out);
+  for (const { first, count } of windowsOf(gpu, "scale", length)) {
+    gpu.recorder.dispatch({
+      kernel: "scale",
+      constants: { IN_PLACE: inPlace },
+      bindings: (inPlace ? [out] : [out, from]).map((tensor) => gpu.view(tensor, first, count)),
+      params: { length: count, factor },
+      groups: groupsFor(gpu, count),
+    });
+  }
+}
+
 export function swiglu(gpu: Gpu, x: Parameters<Device["swiglu"]>[0]): void {
   const { length } = x;
   const gate = operand("swiglu", "gate", x.gate, "f32", length);
