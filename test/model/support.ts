@@ -127,12 +127,12 @@ export const anyConfig: fc.Arbitrary<ModelConfig> = fc
     group: fc.integer({ min: 1, max: 3 }),
     eighths: fc.integer({ min: 1, max: 5 }),
     tieWordEmbeddings: fc.boolean(),
+    family: fc.constantFrom("llama" as const, "qwen2" as const, "qwen3" as const),
   })
   .map(({ group, eighths, ...rest }) => ({
     ...rest,
     heads: rest.kvHeads * group,
     headDim: 8 * eighths,
-    family: "llama" as const,
     ropeTheta: 10000,
     rmsNormEps: 1e-5,
     maxPositions: 256,
