@@ -26,8 +26,8 @@ const tensorsFile = "adapter_model.safetensors";
 const prefix = "base_model.model.";
 
 export interface AdapterFolder {
-  /** Model that it belongs to, as the file says: a path or a name. */
-  base: string;
+  /** Model that it belongs to: a path or a name. @throws AgentRLError MODEL_FILE when the file names none. */
+  readonly base: string;
   lora: LoraShape;
   /** In the layout of lora.ts. @throws AgentRLError MODEL_FILE */
   read(config: ModelConfig): Float32Array;
@@ -53,7 +53,7 @@ const plainLora = {
 
 const configSchema = z.looseObject({
   peft_type: z.literal("LORA"),
-  base_model_name_or_path: z.string().min(1),
+  base_model_name_or_path: z.string().min(1).nullish(),
   r: z.int().min(1),
   lora_alpha: z.number().gt(0),
   target_modules: z.union([z.array(z.string()), z.string()]),
@@ -82,13 +82,19 @@ export function openAdapterFolder(folder: string): AdapterFolder {
       fail(field, got, JSON.stringify(value));
     }
   }
-  const { base_model_name_or_path: base, r: rank, lora_alpha: alpha, target_modules } = parsed.data;
+  const { base_model_name_or_path: base = null, r: rank, lora_alpha: alpha, target_modules } = parsed.data;
   const targets = target_modules === "all-linear" ? [...linearRoles] : rolesOf(target_modules);
   if (targets === undefined) {
     return fail("target_modules", target_modules, `"all-linear", or a list of ${modules().join(", ")}`);
   }
   const lora = { rank, alpha, targets };
-  return { base, lora, read: (config) => readTensors(folder, adapterLayout(config, lora)) };
+  return {
+    lora,
+    get base() {
+      return base ?? fail("base_model_name_or_path", base, "the model that the adapter belongs to");
+    },
+    read: (config) => readTensors(folder, adapterLayout(config, lora)),
+  };
 }
 
 /** Writes the folder: the config first, so that a folder with tensors is complete. @throws AgentRLError DISK */

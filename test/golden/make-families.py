@@ -5,7 +5,7 @@
 needs torch, transformers, peft and safetensors. For each family below it writes families/NAME/: config.json and
 model.safetensors by save_pretrained, and golden.safetensors with
 
-    tokens [n], lengths [sequences]: the sequences, one behind the other
+    tokens [n], lengths [sequences]: the sequences, one behind the other, as float32
     logits [n, vocab] as float32, computed in float64
     loss [1]: mean of -log softmax(logits)[next token] over all tokens but the last of each sequence
     grad.NAME: its gradient, for every parameter
@@ -79,7 +79,7 @@ def make(name, config, lora):
     model = model.double()
     sequences = [torch.randint(0, config.vocab_size, (length,)) for length in LENGTHS]
     logits, loss = measure(model, sequences)
-    golden = dict(tokens=torch.cat(sequences).int(), lengths=torch.tensor(LENGTHS).int(), logits=logits, loss=loss)
+    golden = dict(tokens=torch.cat(sequences).float(), lengths=torch.tensor(LENGTHS).float(), logits=logits, loss=loss)
     for key, parameter in model.named_parameters():
         golden[f"grad.{key}"] = parameter.grad.float()
     if lora is not None:
@@ -88,7 +88,8 @@ def make(name, config, lora):
             for key, parameter in adapted.named_parameters():
                 if "lora_" in key:
                     parameter.copy_((torch.randn_like(parameter) * 0.3).float().double())
-        adapted.save_pretrained(folder / "adapter")
+        adapted.float().save_pretrained(folder / "adapter")
+        adapted = adapted.double()
         (folder / "adapter" / "README.md").unlink()
         for parameter in adapted.parameters():
             parameter.grad = None

@@ -48,8 +48,8 @@ function logSoftmax(logits: Float32Array, row: number, vocab: number): Float64Ar
 }
 
 interface Computed {
-  /** [rows scored] [vocab] */
-  logProbs: Float32Array[];
+  /** [rows scored] log-probability of each of `tokens`. */
+  logProbs: Map<number, Float32Array>;
   loss: number;
   /** By Hugging Face's names. */
   gradients: Map<string, Float32Array>;
@@ -68,12 +68,12 @@ async function compute(
   const pass = new TrainPass(device, config, limits);
   const grads = allocateGradients(device, { config, lora }, "grads");
   try {
-    const columns: Float32Array[] = [];
-    for (let token = 0; token < config.vocabSize; token++) {
+    const logProbs = new Map<number, Float32Array>();
+    // A pass gives one token's for each row. Software adapters take their time: a few tokens there.
+    for (let token = 0; token < config.vocabSize; token += device.kind === "native" ? 1 : 25) {
       const targets = new Uint32Array(scored).fill(token);
-      columns.push((await pass.forward(weights, { ...batch, targets })).logProbs.slice());
+      logProbs.set(token, (await pass.forward(weights, { ...batch, targets })).logProbs.slice());
     }
-    const logProbs = Array.from({ length: scored }, (_, i) => Float32Array.from(columns, (column) => column[i]!));
     const chosen = (await pass.forward(weights, batch)).logProbs;
     const loss = -chosen.reduce((sum, logProb) => sum + logProb, 0) / scored;
     const dLogProbs = new Float32Array(scored).fill(-1 / scored);
@@ -92,7 +92,9 @@ function expectGolden(family: ReturnType<typeof read>, got: Computed, part: "" |
   const logits = value(`${part}logits`);
   for (const [i, row] of scoredRows.entries()) {
     const expected = logSoftmax(logits, row, config.vocabSize);
-    expect(relativeError(got.logProbs[i]!, Float32Array.from(expected)), `row ${row}`).toBeLessThan(1e-5);
+    for (const [token, logProbs] of got.logProbs) {
+      expect(Math.abs(logProbs[i]! / expected[token]! - 1), `row ${row}, token ${token}`).toBeLessThan(1e-4);
+    }
   }
   expect(Math.abs(got.loss / value(`${part}loss`)[0]! - 1)).toBeLessThan(1e-5);
   // PEFT's names have the wrapped model's prefix, and the adapter's name.
