@@ -160,7 +160,17 @@ export class NativeDevice implements Device {
 
   matmul(x: MatmulArgs): void {
     this.#begin();
-    addon.matmul(x.layout, f32(x.a), f32(x.b), f32(x.out), f32OrUndefined(x.bias), x.m, x.n, x.k, x.accumulate === true);
+    addon.matmul(
+      x.layout,
+      f32(x.a),
+      f32(x.b),
+      f32(x.out),
+      f32OrUndefined(x.bias),
+      x.m,
+      x.n,
+      x.k,
+      x.accumulate === true,
+    );
   }
 
   embed(x: Parameters<Device["embed"]>[0]): void {
