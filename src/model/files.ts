@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
+import type { TextSettings } from "../text/text-settings.ts";
 import { type Json, Tokenizer } from "../text/tokenizer.ts";
 import { formatModelConfig, type ModelConfig, readModelConfig } from "./config.ts";
 import { writeDurably, writeFully } from "./durable.ts";
@@ -42,17 +43,17 @@ const weightsFile = "model.safetensors";
 const indexFile = "model.safetensors.index.json";
 
 /** @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read. */
-export function loadModelFolder(folder: string): ModelFolder {
-  const text = loadModelText(folder);
+export function loadModelFolder(folder: string, settings: TextSettings = {}): ModelFolder {
+  const text = loadModelText(folder, settings);
   return { path: folder, ...text, tensors: openTensors(folder, text.config) };
 }
 
 /** The folder without its weights: what a process needs that gets them from elsewhere. */
-export function loadModelText(folder: string): ModelText {
+export function loadModelText(folder: string, settings: TextSettings = {}): ModelText {
   const read = readModelConfig(path.join(folder, "config.json"));
   const config = { ...read, eosTokenIds: [...new Set([...read.eosTokenIds, ...generationEos(folder)])] };
   const tokenizer = Tokenizer.load(folder);
-  const template = ChatTemplate.load(folder, tokenizer);
+  const template = ChatTemplate.load(folder, tokenizer, settings);
   checkTokenizer(folder, config, tokenizer, template);
   return { config, tokenizer, template };
 }

@@ -86,7 +86,7 @@ export class LearnerState implements Trainer<Trajectory> {
 
   /** Computes on `device`, by default the one that the setup names. */
   static async open(setup: Setup, device?: Device): Promise<LearnerState> {
-    const model = loadModelFolder(setup.modelFolder);
+    const model = loadModelFolder(setup.modelFolder, setup.config.model);
     const rows = { train: passSize(setup.config).maxRows, decode: 0 };
     device ??= await openDevice(setup.device, setup.config.learner.threads, { config: model.config, rows });
     const board = WeightBoard.open(setup.board);
