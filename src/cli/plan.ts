@@ -8,20 +8,28 @@ import { loadModelFolder } from "../model/files.ts";
 import { availableMemory, formatBytes } from "../model/memory.ts";
 import { planRun, type RunPlan } from "../pipeline/plan.ts";
 import { checkPool } from "../pipeline/pool-models.ts";
+import type { ToolFormatName } from "../text/formats/index.ts";
 import { percent, table } from "./options.ts";
 
 export interface DryRun extends RunPlan {
   config: TrainConfig;
+  /** How the model writes tool calls. */
+  toolFormat: ToolFormatName;
   /** Bytes that are free now. */
   availableMemory: number;
 }
 
 /** @throws AgentRLError when the model folder cannot be read. */
 export async function planTraining(config: TrainConfig): Promise<DryRun> {
-  const model = loadModelFolder(config.model.path);
+  const model = loadModelFolder(config.model.path, config.model);
   model.tensors.close();
   checkPool(config, model);
-  return { ...planRun(config, model.config), config, availableMemory: availableMemory() };
+  return {
+    ...planRun(config, model.config),
+    config,
+    toolFormat: model.template.toolFormat.name,
+    availableMemory: availableMemory(),
+  };
 }
 
 export function formatPlan(plan: DryRun): string {
@@ -32,6 +40,10 @@ export function formatPlan(plan: DryRun): string {
   const cores = availableParallelism();
   const rows = [
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
+    [
+      "tool format",
+      `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model's chat template shows" : ""}`,
+    ],
     ["mode", modeRow(config, plan.maxLag)],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
     ...policyRows(config),

@@ -10,6 +10,7 @@ import {
   seedField,
   taskConflicts,
   tasksField,
+  textFields,
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
@@ -39,6 +40,7 @@ export const sftSchema = z
       .strictObject({
         path: path().optional().describe("Model folder to start from."),
         new: newModelSchema.optional(),
+        ...textFields,
       })
       .describe("The model to train: `path` or `new`."),
     tokenizer: path()
@@ -93,6 +95,11 @@ export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
     when: (c) => c.model.path !== undefined,
     why: "model.path is set, and the model folder has its own tokenizer.json",
   },
+  ...["model.toolFormat", "model.templateVariables"].map((path) => ({
+    path,
+    when: (c: SftConfig) => c.model.new !== undefined && c.tokenizer === undefined,
+    why: "model.new without tokenizer makes its own chat template, which writes calls as hermes",
+  })),
   {
     path: "model.new.vocabSize",
     when: (c) => c.tokenizer !== undefined,

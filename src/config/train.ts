@@ -18,6 +18,7 @@ import {
   path,
   seedField,
   taskConflicts,
+  textFields,
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
@@ -27,6 +28,7 @@ import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks 
 const modelSchema = z
   .strictObject({
     path: path().describe("Model folder in Hugging Face's layout: config.json, tokenizer.json, *.safetensors."),
+    ...textFields,
   })
   .describe("The policy to start from.");
 

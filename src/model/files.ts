@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
+import type { TextSettings } from "../text/text-settings.ts";
 import { type Json, Tokenizer } from "../text/tokenizer.ts";
 import { isAdapterFolder, openAdapterFolder } from "./adapter-files.ts";
 import { formatModelConfig, type ModelConfig, readModelConfig } from "./config.ts";
@@ -51,23 +52,23 @@ const indexFile = "model.safetensors.index.json";
  * A model's folder, or an adapter's: then the model is the one that it names.
  * @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read.
  */
-export function loadModelFolder(folder: string): ModelFolder {
+export function loadModelFolder(folder: string, settings: TextSettings = {}): ModelFolder {
   if (isAdapterFolder(folder)) {
     const { base, lora, read } = openAdapterFolder(folder);
-    const model = loadModelFolder(base);
+    const model = loadModelFolder(base, settings);
     return { ...model, path: folder, adapter: { lora, data: read(model.config) } };
   }
-  const text = loadModelText(folder);
+  const text = loadModelText(folder, settings);
   return { path: folder, ...text, tensors: openTensors(folder, text.config) };
 }
 
 /** The folder without its weights: what a process needs that gets them from elsewhere. */
-export function loadModelText(folder: string): ModelText {
-  if (isAdapterFolder(folder)) return loadModelText(openAdapterFolder(folder).base);
+export function loadModelText(folder: string, settings: TextSettings = {}): ModelText {
+  if (isAdapterFolder(folder)) return loadModelText(openAdapterFolder(folder).base, settings);
   const read = readModelConfig(path.join(folder, "config.json"));
   const config = { ...read, eosTokenIds: [...new Set([...read.eosTokenIds, ...generationEos(folder)])] };
   const tokenizer = Tokenizer.load(folder);
-  const template = ChatTemplate.load(folder, tokenizer);
+  const template = ChatTemplate.load(folder, tokenizer, settings);
   checkTokenizer(folder, config, tokenizer, template);
   return { config, tokenizer, template };
 }

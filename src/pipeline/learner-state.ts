@@ -95,7 +95,8 @@ export class LearnerState implements Trainer<Trajectory> {
 
   /** Computes on `device`, by default the one that the setup names. */
   static async open(setup: Setup, device?: Device): Promise<LearnerState> {
-    const model = loadModelFolder(loraOf(setup.config) === null ? setup.modelFolder : setup.config.model.path);
+    const { config } = setup;
+    const model = loadModelFolder(loraOf(config) === null ? setup.modelFolder : config.model.path, config.model);
     const rows = { train: passSize(setup.config).maxRows, decode: 0 };
     device ??= await openDevice(setup.device, setup.config.learner.threads, { config: model.config, rows });
     const board = WeightBoard.open(setup.board);

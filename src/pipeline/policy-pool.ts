@@ -14,8 +14,8 @@ import { Endpoint } from "../policy/endpoint.ts";
 import { drawPolicy } from "../rl/policy-draw.ts";
 import { noVersion, PolicyId } from "../rl/trajectory.ts";
 import { staleWeights } from "./board-weights.ts";
+import type { Dialect } from "./dialect.ts";
 import { EndpointPolicy } from "./endpoint-policy.ts";
-import type { Dialect } from "./episode.ts";
 import { apiKeyOf } from "./pool-models.ts";
 import type { SlotModel } from "./slot-weights.ts";
 import { EnginePolicy, type EpisodePool, type TurnPolicy } from "./turn-policy.ts";
@@ -101,7 +101,8 @@ export class PolicyPool {
         return conversation;
       },
       policy: member.policy,
-      tokenizer: dialect.tokenizer,
+      dialect,
+      tools,
     });
   }
 

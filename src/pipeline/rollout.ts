@@ -14,9 +14,10 @@ import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
 import { connectToSupervisor, failWith } from "./children.ts";
 import { every, realClock } from "./clock.ts";
+import type { Dialect } from "./dialect.ts";
 import { closeSession, startSession } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
-import { type Dialect, promptTokens, runEpisode } from "./episode.ts";
+import { promptTokens, runEpisode } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import { frozenWeights } from "./frozen-weights.ts";
 import { GroupPlayer, type OpenGroup } from "./group-player.ts";
@@ -82,7 +83,7 @@ class RolloutProcess {
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
     const { config } = setup;
     // Not a checkpoint's copy, which may be gone when a process is started again.
-    const { dialect, modelConfig } = loadPolicyText(config.model.path);
+    const { dialect, modelConfig } = loadPolicyText(config.model.path, config.model);
     const rows = { train: 0, decode: config.rollout.maxSequences };
     const device = await openDevice(setup.device, config.rollout.threads, { config: modelConfig, rows });
     const environments = await Promise.all(config.tasks.map(openEnvironment));

@@ -19,8 +19,8 @@ import { ComputeCopy, Weights } from "../model/weights.ts";
 import { packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32, TaskSampler } from "../rl/sampler.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
+import type { Dialect } from "./dialect.ts";
 import { openEnvironment } from "./environments.ts";
-import type { Dialect } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import { type ExpertEpisode, playExpert, toTrajectory } from "./expert-episodes.ts";
 import { newModel } from "./new-model.ts";
@@ -62,7 +62,7 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
   const started = performance.now();
   const environments = await Promise.all(config.tasks.map(openEnvironment));
   const experts = await collectExperts(config, environments);
-  const existing = config.model.path === undefined ? null : loadModelFolder(config.model.path);
+  const existing = config.model.path === undefined ? null : loadModelFolder(config.model.path, config.model);
   const model: ModelText = existing ?? newModel(config, experts);
   const { config: modelConfig } = model;
   const dialect: Dialect = {

@@ -139,7 +139,7 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   const checkpoints = checkpointsOf(out);
   const from = resume ? latestCheckpoint(checkpoints) : null;
   if (from !== null) readCheckpoint(from);
-  const model = loadModelFolder(from === null ? config.model.path : join(from, "model"));
+  const model = loadModelFolder(from === null ? config.model.path : join(from, "model"), config.model);
   model.tensors.close();
   checkPool(config, model);
   const plan = planRun(config, model.config);
