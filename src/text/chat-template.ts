@@ -48,7 +48,11 @@ export class ChatTemplate {
   static load(folder: string, tokenizer: Tokenizer): ChatTemplate {
     const file = path.join(folder, "chat_template.jinja");
     if (existsSync(file)) return new ChatTemplate(tokenizer, readFileSync(file, "utf8"), file);
-    const where = path.join(folder, "tokenizer_config.json");
+    return ChatTemplate.ofConfig(tokenizer, path.join(folder, "tokenizer_config.json"));
+  }
+
+  /** From the tokenizer's own config, which `where` names. @throws AgentRLError TOKENIZER when it has none. */
+  static ofConfig(tokenizer: Tokenizer, where: string): ChatTemplate {
     const entry = tokenizer.config.chat_template;
     // A list holds named templates.
     const source = Array.isArray(entry)
