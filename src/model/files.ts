@@ -112,7 +112,7 @@ function ggufText(file: string, gguf: GgufModel): ModelText {
 export function saveModelFolder(folder: string, content: ModelContent): void {
   const { config, tokenizer, template, tensors } = content;
   checkTokenizer(folder, config, tokenizer, template);
-  const info = (name: string) => tensors.has(name) ? { dtype: "F32", shape: tensors.get(name)!.shape } : undefined;
+  const info = (name: string) => (tensors.has(name) ? { dtype: "F32", shape: tensors.get(name)!.shape } : undefined);
   checkTensors(folder, config, [...tensors.keys()], info);
   try {
     mkdirSync(folder, { recursive: true });

@@ -51,14 +51,22 @@ export function ggufConfig(gguf: GgufFile): Record<string, unknown> {
     return fail("general.architecture", `one of ${known}`, "Use a model of one of these families.");
   }
   if (Number(metadata["split.count"] ?? 1) > 1) {
-    fail("split.count", "1: the whole model in one file", "Merge the parts with llama.cpp's `llama-gguf-split --merge`.");
+    fail(
+      "split.count",
+      "1: the whole model in one file",
+      "Merge the parts with llama.cpp's `llama-gguf-split --merge`.",
+    );
   }
   const { modelType, className } = architectures[name]!;
   for (const key of Object.keys(metadata)) {
     const own = key.startsWith(`${name}.`) ? key.slice(name.length + 1) : undefined;
     // A mixture of experts says so by their number, 0 in some files of models without.
     if (own === undefined || knownKeys.has(own) || (own.startsWith("expert") && metadata[key] === 0)) continue;
-    fail(key, "no such key: the model computes in a way that is not known", "Use a model of one of the plain families.");
+    fail(
+      key,
+      "no such key: the model computes in a way that is not known",
+      "Use a model of one of the plain families.",
+    );
   }
 
   const given = (key: string): unknown => metadata[`${name}.${key}`];

@@ -118,7 +118,12 @@ function checkHeader(file: string, size: number, parsed: ParsedHeader): GgufHead
     throw ggufError(file, what, got, expected, hint);
   };
   if (!littleEndian) {
-    fail("The GGUF file is of a big-endian machine.", "big-endian", "little-endian", "Use the usual variant of the file.");
+    fail(
+      "The GGUF file is of a big-endian machine.",
+      "big-endian",
+      "little-endian",
+      "Use the usual variant of the file.",
+    );
   }
   const dataStart = Number(parsed.dataStart);
   if (dataStart > size) {

@@ -79,12 +79,20 @@ export function ggufTokenizer({ file, metadata }: GgufHeader): { json: Json; con
   const isText = (item: unknown) => typeof item === "string";
 
   if (metadata["tokenizer.ggml.model"] !== "gpt2") {
-    fail("tokenizer.ggml.model", '"gpt2": byte-level BPE', "Use a model with a byte-level BPE, as Llama 3, Qwen or SmolLM.");
+    fail(
+      "tokenizer.ggml.model",
+      '"gpt2": byte-level BPE',
+      "Use a model with a byte-level BPE, as Llama 3, Qwen or SmolLM.",
+    );
   }
   const pre = metadata["tokenizer.ggml.pre"];
   if (typeof pre !== "string" || !Object.hasOwn(preTokenizers, pre)) {
     const expected = `one of ${Object.keys(preTokenizers).join(", ")}`;
-    return fail("tokenizer.ggml.pre", expected, "Use a model whose text is cut in one of these ways, or its safetensors.");
+    return fail(
+      "tokenizer.ggml.pre",
+      expected,
+      "Use a model whose text is cut in one of these ways, or its safetensors.",
+    );
   }
   const { normalizer, preTokenizer, ignoreMerges = false, addsBos = false } = preTokenizers[pre]!;
   const tokens = list<string>("tokenizer.ggml.tokens", isText, "a list of tokens");
