@@ -8,7 +8,7 @@ import { stringify } from "yaml";
 import type { z } from "zod";
 import { isModulePath } from "../env/definition.ts";
 import { AgentRLError, type ErrorDetail } from "../errors.ts";
-import { formatHubName, parseHubName } from "../model/hub/name.ts";
+import { formatHubName, hubNotation, hubScheme, parseHubName } from "../model/hub/name.ts";
 import { accepts, type Field, fieldAt, fieldsOf, suggestKey } from "./fields.ts";
 import { type Conflict, type NoEffectRule, noEffect } from "./rules.ts";
 import { type SftConfig, sftConflicts, sftNoEffect, sftSchema } from "./sft.ts";
@@ -199,10 +199,19 @@ function resolvePaths(
       const absolute = resolve(source.baseOf(here), child);
       if (field?.format === "model" && !existsSync(absolute)) {
         const hub = parseHubName(child);
-        if (hub !== undefined) {
-          (value as Record<string, unknown>)[key] = formatHubName(hub);
-          continue;
+        if (hub !== undefined) (value as Record<string, unknown>)[key] = formatHubName(hub);
+        else if (child.startsWith(hubScheme)) {
+          problems.push({
+            what: `${here.join(".")} is no name on the Hugging Face Hub.`,
+            path: here,
+            detail: {
+              got: child,
+              expected: `${hubScheme} and ${hubNotation}`,
+              hint: "Copy the name from the model's page.",
+            },
+          });
         }
+        if (hub !== undefined || child.startsWith(hubScheme)) continue;
       }
       (value as Record<string, unknown>)[key] = absolute;
       const name = here.join(".");

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { type FetchedModel, type FetchOptions, fetchHubModel } from "./hub/fetch.ts";
-import { hubNotation, parseHubName } from "./hub/name.ts";
+import { hubNotation, hubScheme, parseHubName } from "./hub/name.ts";
 
 /**
  * A path that can be loaded; a model on the Hub is downloaded first. What is on the disk goes before the Hub.
@@ -13,6 +13,13 @@ export async function locateModel(place: string, options: FetchOptions = {}): Pr
   if (existsSync(place)) return { path: place, missing: 0 };
   const name = parseHubName(place);
   if (name !== undefined) return fetchHubModel(name, options);
+  if (place.startsWith(hubScheme)) {
+    throw new AgentRLError("HUB", "The name of a model on the Hugging Face Hub is malformed.", {
+      got: place,
+      expected: `${hubScheme} and ${hubNotation}`,
+      hint: "Copy the name from the model's page.",
+    });
+  }
   throw new AgentRLError("MODEL_FILE", "There is no model here.", {
     where: resolve(place),
     got: place,

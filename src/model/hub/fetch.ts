@@ -102,10 +102,20 @@ async function download(
   const snapshot = cache.snapshot(commit);
   const path = gguf === undefined ? snapshot : join(snapshot, gguf);
   const missing = large.filter((file) => !cache.has(commit, file.path, file.size));
+  if (!weights && gguf !== undefined && missing.length > 0) throw nothingKnown(name, missing[0]!);
   if (!weights) return { path, missing: missing.reduce((sum, { size }) => sum + size, 0) };
   await fetchAll(large);
   cache.writeRef(name.revision, commit);
   return { path, missing: 0 };
+}
+
+function nothingKnown(name: HubName, { path, size }: RepoFile): AgentRLError {
+  return new AgentRLError("HUB", "What a GGUF file holds is known only once it is downloaded.", {
+    where: formatHubName({ ...name, file: path }),
+    got: "only the small files of models are fetched now",
+    expected: `the file in the cache, ${(size / 1e6).toFixed(0)} MB`,
+    hint: "Run without --dry-run: it is downloaded, and what does not fit is refused before anything is trained.",
+  });
 }
 
 function shardsOf(name: HubName, snapshot: string, files: RepoListing["files"]): RepoFile[] {
