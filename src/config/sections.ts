@@ -12,6 +12,9 @@ export const count = () => z.int().min(1);
 /** A path in a config file: resolved against the folder of that file (on the command line: the working folder). */
 export const path = () => z.string().min(1).meta({ format: "path" });
 
+/** A model: a path as above, or a name on the Hugging Face Hub. */
+export const modelPlace = () => z.string().min(1).meta({ format: "model" });
+
 export const seedField = z
   .int()
   .min(0)

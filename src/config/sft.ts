@@ -5,6 +5,7 @@ import {
   count,
   deviceField,
   fraction,
+  modelPlace,
   optimizerSchema,
   path,
   seedField,
@@ -38,14 +39,14 @@ export const sftSchema = z
   .strictObject({
     model: z
       .strictObject({
-        path: path().optional().describe("Model folder to start from."),
+        path: modelPlace().optional().describe("Model to start from: a folder, a GGUF file, or a name on the Hub."),
         new: newModelSchema.optional(),
         ...textFields,
       })
       .describe("The model to train: `path` or `new`."),
-    tokenizer: path()
+    tokenizer: modelPlace()
       .optional()
-      .describe("Model folder whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
+      .describe("Model whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
     seed: seedField,
     out: path().describe("Folder that the trained model is written to."),
     tasks: tasksField,

@@ -14,8 +14,8 @@ import {
   count,
   deviceField,
   fraction,
+  modelPlace,
   optimizerSchema,
-  path,
   seedField,
   taskConflicts,
   textFields,
@@ -27,7 +27,9 @@ import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks 
 
 const modelSchema = z
   .strictObject({
-    path: path().describe("Model folder in Hugging Face's layout: config.json, tokenizer.json, *.safetensors."),
+    path: modelPlace().describe(
+      "Model folder in Hugging Face's layout (config.json, tokenizer.json, *.safetensors), GGUF file, or model on the Hub: see docs/models.md.",
+    ),
     ...textFields,
   })
   .describe("The policy to start from.");

@@ -16,6 +16,7 @@ import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
 import { loadCompute } from "../model/load.ts";
+import { locateModel } from "../model/locate.ts";
 import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { openEnvironment } from "./environments.ts";
@@ -38,7 +39,7 @@ export interface EvaluationOptions {
   settings?: Record<string, string | number | boolean>;
   /** Plays on the workers of a controller instead of in this process. */
   controller?: { url: string; token?: string };
-  /** "expert", "random", a model folder, or endpoints as `http://host/v1#model`: several of those take turns. */
+  /** "expert", "random", a model (folder, GGUF file, name on the Hub) or endpoints as `http://host/v1#model`: several of those take turns. */
   policy: string | readonly string[];
   /** API keys of the endpoints: one for all, or one for each. */
   apiKeys?: readonly string[];
@@ -81,13 +82,17 @@ const onNative: DeviceSection = {
 
 /** @throws AgentRLError of what is wrong with the options, the model, the endpoint or the environment. */
 export async function runEvaluation(options: EvaluationOptions): Promise<EvalReport> {
-  const policy = policyOf(options.policy);
+  const policy = await located(policyOf(options.policy));
   const environment = await openTask(options);
   try {
     return await evaluate(options, policy, environment);
   } finally {
     await environment.close();
   }
+}
+
+async function located(policy: Policy): Promise<Policy> {
+  return policy.kind === "model" ? { ...policy, folder: (await locateModel(policy.folder)).path } : policy;
 }
 
 async function openTask(options: EvaluationOptions): Promise<Environment> {

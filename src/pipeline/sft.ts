@@ -23,6 +23,7 @@ import type { Dialect } from "./dialect.ts";
 import { openEnvironment } from "./environments.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import { type ExpertEpisode, playExpert, toTrajectory } from "./expert-episodes.ts";
+import { withLocalSftModels } from "./locate-models.ts";
 import { newModel } from "./new-model.ts";
 import { openDevice, resolveDevice } from "./open-device.ts";
 import { levelsOf, taskMix } from "./task-mix.ts";
@@ -58,7 +59,8 @@ export interface SftOptions {
 }
 
 export async function runSft(options: SftOptions): Promise<SftSummary> {
-  const { config, out, onProgress } = options;
+  const { out, onProgress } = options;
+  const config = await withLocalSftModels(options.config);
   const started = performance.now();
   const environments = await Promise.all(config.tasks.map(openEnvironment));
   const experts = await collectExperts(config, environments);

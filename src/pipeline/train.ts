@@ -18,6 +18,7 @@ import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import type { FaultCounts } from "./faults.ts";
+import { withLocalModels } from "./locate-models.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun, type RunPlan } from "./plan.ts";
 import { checkPool } from "./pool-models.ts";
@@ -75,7 +76,8 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
         hint: "choose another --out, or go on with --resume",
       });
     }
-    return await runLocked(options);
+    const { config } = await withLocalModels(options.config);
+    return await runLocked({ ...options, config });
   } finally {
     unlock();
   }

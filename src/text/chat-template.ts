@@ -77,7 +77,15 @@ export class ChatTemplate {
     const settings = mergeSettings(tokenizer.config, given);
     const file = path.join(folder, "chat_template.jinja");
     if (existsSync(file)) return new ChatTemplate(tokenizer, readFileSync(file, "utf8"), file, settings);
-    const where = path.join(folder, "tokenizer_config.json");
+    return ChatTemplate.#ofConfig(tokenizer, path.join(folder, "tokenizer_config.json"), settings);
+  }
+
+  /** From the tokenizer's own config, which `where` names. @throws AgentRLError TOKENIZER when it has none. */
+  static ofConfig(tokenizer: Tokenizer, where: string, given: TextSettings = {}): ChatTemplate {
+    return ChatTemplate.#ofConfig(tokenizer, where, mergeSettings(tokenizer.config, given));
+  }
+
+  static #ofConfig(tokenizer: Tokenizer, where: string, settings: TextSettings): ChatTemplate {
     const entry = tokenizer.config.chat_template;
     // A list holds named templates.
     const source = Array.isArray(entry)
