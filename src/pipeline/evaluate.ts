@@ -62,6 +62,8 @@ export interface EvaluationOptions {
   device?: DeviceSection;
   /** Default: 128 for a model, the server's own for an endpoint. */
   maxTokensPerTurn?: number;
+  /** Tokens of a whole episode. Default: the model's own limit, but no more than `defaultContext`. */
+  contextLimit?: number;
   /** Episodes at once. Default: 48 for a model, 16 for endpoints, 4 for a script. */
   concurrency?: number;
   /** Tries for one episode in which the environment fails. @default 3 */
@@ -181,6 +183,7 @@ function settingsOf(options: EvaluationOptions, policy: Policy, tasks: Evaluated
     ...(policy.kind === "model" && { model: modelFingerprint(policy.folder) }),
     temperature: options.temperature,
     maxTokensPerTurn: options.maxTokensPerTurn,
+    contextLimit: options.contextLimit,
     seed,
     runs,
   };
@@ -225,13 +228,16 @@ async function openPlayer(options: EvaluationOptions, policy: Policy): Promise<O
   return { player: endpointPlayer(endpoints), close: async () => {} };
 }
 
+/** Longer contexts than episodes need would take gigabytes of a real model's KV cache. */
+const defaultContext = 4096;
+
 async function openModel(options: EvaluationOptions, folder: string): Promise<OpenPlayer> {
   const concurrency = concurrencyOf(options, { kind: "model", folder });
   const { maxTokensPerTurn = 128, temperature = 0, threads = 1 } = options;
   const model = loadModelFolder(folder);
   try {
     const { config, tokenizer, template } = model;
-    const contextLimit = config.maxPositions;
+    const contextLimit = options.contextLimit ?? Math.min(config.maxPositions, defaultContext);
     const pages = concurrency * Math.ceil(contextLimit / ATTENTION_BLOCK);
     assertFitsMemory(estimateMemory(config, { maxRows: 0, maxScored: 0, pages, boardSlots: 1 }));
     const device = await openDevice(await resolveDevice(options.device ?? onNative), threads, {
