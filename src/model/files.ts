@@ -49,16 +49,17 @@ export function loadModelFolder(place: string): ModelFolder {
   const file = ggufFileAt(place);
   if (file === undefined) {
     const text = folderText(place);
-    return { path: place, ...text, tensors: checkedReader(place, text.config, () => openShards(place)) };
+    return { path: place, ...text, tensors: checkedReader(place, text.config, openShards(place)) };
   }
   const gguf = openGguf(file);
+  let text: ModelText;
   try {
-    const text = ggufText(file, gguf);
-    return { path: file, ...text, tensors: checkedReader(file, text.config, () => gguf.tensors) };
+    text = ggufText(file, gguf);
   } catch (error) {
     gguf.tensors.close();
     throw error;
   }
+  return { path: file, ...text, tensors: checkedReader(file, text.config, gguf.tensors) };
 }
 
 /** The same without the weights: what a process needs that gets them from elsewhere. */
@@ -167,9 +168,8 @@ export function expectedTensors(config: ModelConfig): Map<string, number[]> {
   return shapes;
 }
 
-/** `open`'s tensors, checked against the config at once, and their values as each is read. */
-function checkedReader(where: string, config: ModelConfig, open: () => TensorSource): TensorReader {
-  const source = open();
+/** The tensors, checked against the config at once, and their values as each is read. Owns `source`. */
+function checkedReader(where: string, config: ModelConfig, source: TensorSource): TensorReader {
   try {
     checkTensors(where, config, source.names(), (name) => source.info(name));
   } catch (error) {
