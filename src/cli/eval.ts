@@ -178,7 +178,16 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
   const [first] = policy;
   const endpoints = policy.every(isEndpoint);
   if (first === "expert" || first === "random") {
-    const ofModels = ["greedy", "temperature", "maxTokens", "context", "threads", "device", "profile", "apiKeyEnv"] as const;
+    const ofModels = [
+      "greedy",
+      "temperature",
+      "maxTokens",
+      "context",
+      "threads",
+      "device",
+      "profile",
+      "apiKeyEnv",
+    ] as const;
     refuse(ofModels, `with --policy ${first}, which is a script`);
   } else if (endpoints) {
     refuse(["context", "threads", "device", "profile"], "on an endpoint, which computes elsewhere");

@@ -1,5 +1,6 @@
 /** The config of `agentrl sft`: supervised training on the episodes of the tasks' scripted experts. */
 import { z } from "zod";
+import { loraSchema } from "./lora.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import {
   count,
@@ -47,6 +48,9 @@ export const sftSchema = z
     tokenizer: modelPlace()
       .optional()
       .describe("Model whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
+    lora: loraSchema
+      .optional()
+      .describe("Train low-rank adapters and add them into the model that is written; absent: train every parameter."),
     seed: seedField,
     out: path().describe("Folder that the trained model is written to."),
     tasks: tasksField,
@@ -105,6 +109,11 @@ export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
     path: "model.new.vocabSize",
     when: (c) => c.tokenizer !== undefined,
     why: "tokenizer is set, and the vocabulary is that tokenizer's",
+  },
+  {
+    path: "lora",
+    when: (c) => c.model.new !== undefined,
+    why: "model.new starts from random weights, which must all be trained",
   },
   {
     path: "tasks.*.weight",

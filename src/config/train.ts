@@ -7,6 +7,7 @@ import { adaptersConflicts, adaptersNoEffect } from "./adapters.ts";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
 import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
+import { loraSchema } from "./lora.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
@@ -33,26 +34,6 @@ const modelSchema = z
     ...textFields,
   })
   .describe("The policy to start from.");
-
-const projections = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] as const;
-
-const loraSchema = z
-  .strictObject({
-    rank: count().max(1024).default(16).describe("Rank of the adapters: numbers that each squeezes a row into."),
-    alpha: z
-      .number()
-      .gt(0)
-      .optional()
-      .describe("What adapters add is multiplied by alpha / rank; default: twice the rank."),
-    targets: z
-      .array(z.enum(projections))
-      .min(1)
-      .default([...projections])
-      .describe("Matrices of every layer that get adapters."),
-  })
-  .describe(
-    "Train low-rank adapters (Hu et al. 2021) on the frozen model; absent: train every parameter. The optimizer's state, the weight board and the checkpoints hold the adapters alone.",
-  );
 
 const rolloutSchema = z
   .strictObject({
@@ -182,7 +163,11 @@ const evaluationSchema = z
 export const trainSchema = z
   .strictObject({
     model: modelSchema,
-    lora: loraSchema.optional(),
+    lora: loraSchema
+      .optional()
+      .describe(
+        "Train low-rank adapters on the frozen model; absent: train every parameter. The optimizer's state, the weight board and the checkpoints hold the adapters alone.",
+      ),
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
     mode: modeField,

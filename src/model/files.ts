@@ -62,16 +62,17 @@ export function loadModelFolder(place: string, settings: TextSettings = {}): Mod
   const file = ggufFileAt(place);
   if (file === undefined) {
     const text = folderText(place, settings);
-    return { path: place, ...text, tensors: checkedReader(place, text.config, () => openShards(place)) };
+    return { path: place, ...text, tensors: checkedReader(place, text.config, openShards(place)) };
   }
   const gguf = openGguf(file);
+  let text: ModelText;
   try {
-    const text = ggufText(file, gguf, settings);
-    return { path: file, ...text, tensors: checkedReader(file, text.config, () => gguf.tensors) };
+    text = ggufText(file, gguf, settings);
   } catch (error) {
     gguf.tensors.close();
     throw error;
   }
+  return { path: file, ...text, tensors: checkedReader(file, text.config, gguf.tensors) };
 }
 
 /** The same without the weights: what a process needs that gets them from elsewhere. */
@@ -165,9 +166,8 @@ export function expectedTensors(config: ModelConfig): Map<string, number[]> {
   return new Map(parameterLayout(config).entries.map(({ name, shape }) => [name, shape]));
 }
 
-/** `open`'s tensors, checked against the config at once, and their values as each is read. */
-function checkedReader(where: string, config: ModelConfig, open: () => TensorSource): TensorReader {
-  const source = open();
+/** The tensors, checked against the config at once, and their values as each is read. Owns `source`. */
+function checkedReader(where: string, config: ModelConfig, source: TensorSource): TensorReader {
   try {
     checkTensors(where, config, source.names(), (name) => source.info(name));
   } catch (error) {

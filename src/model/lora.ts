@@ -36,8 +36,8 @@ export interface Adapter {
 
 export type LayerAdapters = { readonly [role in LinearRole]?: Adapter };
 
-/** Without PEFT's prefix of the file, which `peftName` adds. */
-function adapterNames(layer: number, role: LinearRole): { a: string; b: string } {
+/** Names in the layout: those of PEFT's file without their prefix. */
+export function adapterNames(layer: number, role: LinearRole): { a: string; b: string } {
   const module = `${layerName(layer)}.${linearModules[role]}`;
   return { a: `${module}.lora_A.weight`, b: `${module}.lora_B.weight` };
 }

@@ -3,6 +3,7 @@
  * sampled it, accumulate the gradient over micro-batches, apply AdamW from the current board slot into a free one,
  * publish.
  */
+import { loraOf } from "../config/lora.ts";
 import type { TrainConfig } from "../config/train.ts";
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
@@ -29,7 +30,7 @@ import { checkpointsOf } from "./pool-models.ts";
 import { type SlotModel, type SlotWriter, slotWriter } from "./slot-weights.ts";
 import { refreshIntervals, StaleHolds } from "./stale-versions.ts";
 import type { StepMetrics } from "./step-metrics.ts";
-import { loraOf, passSize, scheduleOf } from "./training-options.ts";
+import { passSize, scheduleOf } from "./training-options.ts";
 import { Verifier } from "./verifier.ts";
 
 export class LearnerState implements Trainer<Trajectory> {

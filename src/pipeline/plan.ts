@@ -3,6 +3,7 @@
  * `--dry-run` prints it; a run checks it.
  */
 
+import { loraOf } from "../config/lora.ts";
 import type { TrainConfig } from "../config/train.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
@@ -13,7 +14,7 @@ import { mostSlots } from "../shm/weight-board.ts";
 import { frozenBytes } from "./frozen-weights.ts";
 import { lossFormula } from "./method.ts";
 import { mostHeld, refreshIntervals } from "./stale-versions.ts";
-import { loraOf, passSize } from "./training-options.ts";
+import { passSize } from "./training-options.ts";
 
 export interface RunPlan {
   parameters: number;

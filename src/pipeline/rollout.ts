@@ -2,6 +2,7 @@
  * The rollout process: leases groups from the supervisor, plays their episodes on one generation engine under whatever
  * weights are newest, and pushes every finished episode into the ring.
  */
+import { loraOf } from "../config/lora.ts";
 import { tokensPerTurnOf } from "../config/train-tasks.ts";
 import type { Environment } from "../env/environment.ts";
 import type { EvalReport } from "../env/report.ts";
@@ -27,7 +28,7 @@ import { conversationsOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
-import { loraOf, loraRankOf } from "./training-options.ts";
+import { loraRankOf } from "./training-options.ts";
 import { Waits } from "./waits.ts";
 import { WeightCheck } from "./weight-check.ts";
 

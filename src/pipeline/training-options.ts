@@ -1,10 +1,7 @@
 /** What the config's training options come to in the model's terms. */
 import type { OptimizerConfig } from "../config/sections.ts";
 import type { TrainConfig } from "../config/train.ts";
-import { moduleOf } from "../model/adapter-files.ts";
-import type { LoraShape } from "../model/lora.ts";
 import type { TrainLimits } from "../model/packed-batch.ts";
-import { linearRoles } from "../model/parameters.ts";
 import type { Schedule } from "../model/schedule.ts";
 
 /**
@@ -16,17 +13,6 @@ export function passSize(config: TrainConfig): Required<TrainLimits> {
   const { microBatchTokens, recompute } = config.learner;
   const maxRows = Math.max(microBatchTokens, config.rollout.contextLimit);
   return { maxRows, maxScored: maxRows, maxSpread: 3 * maxRows, loraRank: loraRankOf(config), recompute };
-}
-
-/** Null: every parameter is trained. */
-export function loraOf({ lora }: Pick<TrainConfig, "lora">): LoraShape | null {
-  if (lora === undefined) return null;
-  const { rank, alpha = 2 * rank, targets } = lora;
-  return {
-    rank,
-    alpha,
-    targets: linearRoles.filter((role) => (targets as readonly string[]).includes(moduleOf(role))),
-  };
 }
 
 /** 0 without adapters. */

@@ -39,7 +39,7 @@ const defaultTheta = 10_000;
 type Fail = (key: string, expected: string, hint?: string) => never;
 
 /** transformers' LlamaConfig, Qwen2Config and Qwen3Config in JSON, for parseModelConfig. @throws AgentRLError MODEL_FILE */
-export function ggufConfig(gguf: GgufFile): Record<string, unknown> {
+export function ggufConfig(gguf: Pick<GgufFile, "header" | "read">): Record<string, unknown> {
   const { file, metadata, tensors } = gguf.header;
   const fail: Fail = (key, expected, hint = "Use a GGUF file that llama.cpp's converter wrote.") => {
     const what = `GGUF metadata "${key}" is missing, malformed or not supported.`;
@@ -110,7 +110,11 @@ export function ggufConfig(gguf: GgufFile): Record<string, unknown> {
   };
 }
 
-function ropeScaling(gguf: GgufFile, name: string, fail: Fail): Record<string, unknown> | null {
+function ropeScaling(
+  gguf: Pick<GgufFile, "header" | "read">,
+  name: string,
+  fail: Fail,
+): Record<string, unknown> | null {
   const { metadata, tensors } = gguf.header;
   const type = metadata[`${name}.rope.scaling.type`] ?? "none";
   if (tensors.has(ropeFactorsName)) {

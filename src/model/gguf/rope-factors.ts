@@ -15,7 +15,7 @@ const original = 8192;
 const tolerance = 1e-4;
 
 /** rope_scaling of config.json. @throws AgentRLError MODEL_FILE when the factors are not those of any Llama 3. */
-export function llama3Scaling(gguf: GgufFile, theta: number): Record<string, unknown> {
+export function llama3Scaling(gguf: Pick<GgufFile, "header" | "read">, theta: number): Record<string, unknown> {
   const { data: factors } = gguf.read(ropeFactorsName);
   const factor = factors.reduce((a, b) => Math.max(a, b), 1);
   for (const [i, got] of factors.entries()) {

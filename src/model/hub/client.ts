@@ -59,10 +59,9 @@ function hubHome(): string {
 
 function accessToken(): string | undefined {
   const { HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HF_TOKEN_PATH } = process.env;
-  const given = HF_TOKEN || HUGGING_FACE_HUB_TOKEN;
   const file = HF_TOKEN_PATH || join(hubHome(), "token");
-  const token = given ?? (existsSync(file) ? readFileSync(file, "utf8") : "");
-  return token.trim() === "" ? undefined : token.trim();
+  const token = HF_TOKEN || HUGGING_FACE_HUB_TOKEN || (existsSync(file) ? readFileSync(file, "utf8") : "");
+  return token.trim() || undefined;
 }
 
 export class HubClient {
