@@ -115,7 +115,7 @@ describe("shaders", () => {
       VECTOR_A: false,
       VECTOR_B: false,
       VECTOR_OUT: false,
-      HALF_B: false,
+      B_TYPE: "f32",
       ACCUMULATE: false,
       BIAS: false,
     };
