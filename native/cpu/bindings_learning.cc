@@ -6,14 +6,15 @@ namespace agentrl {
 
 namespace {
 
-/** hidden and weight, then (at the end of the call) tied, rows, dim, vocab. */
+/** hidden and weight (of any type), then (at the end of the call) tied, rows, dim, vocab. */
 struct HeadTensors {
-  Span<float> hidden, weight;
+  Span<float> hidden;
+  Numbers weight;
 };
 
 HeadTensors headTensors(Args& args) {
   const auto hidden = args.f32("hidden");
-  return {hidden, args.f32("weight")};
+  return {hidden, args.numbers("weight")};
 }
 
 HeadShape headShape(Args& args, const HeadTensors& tensors) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numbers.h"
 #include "pool.h"
 
 namespace agentrl {
@@ -17,7 +18,8 @@ enum class Layout { nn, nt, tn };
 
 struct MatmulArgs {
   Layout layout;
-  const float *a, *b;
+  const float* a;
+  Stored b;
   float* out;
   const float* bias;  // or null
   bool accumulate;
@@ -88,7 +90,9 @@ struct ScaleArgs {
 
 struct RoundHalfArgs {
   const float* x;
-  float* out;
+  void* out;
+  Number stored;   // what out consists of
+  Number rounded;  // to what: f16 or bf16
   size_t length;
 };
 
@@ -119,6 +123,13 @@ struct SumSquaresArgs {
   double* result;
 };
 
+struct EmbedArgs {
+  Stored table;
+  const uint32_t* ids;
+  float* out;
+  size_t rows, dim;
+};
+
 struct EmbedBackwardArgs {
   const uint32_t* ids;
   const float* dOut;
@@ -127,7 +138,8 @@ struct EmbedBackwardArgs {
 };
 
 struct HeadShape {
-  const float *hidden, *weight;
+  const float* hidden;
+  Stored weight;
   bool tied;
   size_t rows, dim, vocab;
 };

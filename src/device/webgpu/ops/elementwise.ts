@@ -1,6 +1,6 @@
 /** Elementwise operators: one thread for four elements. */
 import { AgentRLError } from "../../../errors.ts";
-import type { Device } from "../../device.ts";
+import { type Device, isHalf } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
 import { windowsOf } from "../windows.ts";
@@ -20,8 +20,9 @@ export function fill(gpu: Gpu, tensor: WebGpuTensor, value: number): void {
     gpu.recorder.clear(tensor);
     return;
   }
-  if (tensor.dtype === "f16") {
-    throw new AgentRLError("DEVICE", "An f16 tensor is filled with zeros only", { where: tensor.label, got: value });
+  if (isHalf(tensor.dtype)) {
+    const what = `A tensor of ${tensor.dtype} is filled with zeros only`;
+    throw new AgentRLError("DEVICE", what, { where: tensor.label, got: value });
   }
   const constants = { TYPE: tensor.dtype };
   for (const { first, count: length } of windowsOf(gpu, "fill", tensor.length)) {
