@@ -5,6 +5,7 @@
 export type ErrorCode =
   | "CONFIG"
   | "MODEL_FILE"
+  | "HUB"
   | "TOKENIZER"
   | "MEMORY"
   | "SAMPLE_FILE"

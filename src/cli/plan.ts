@@ -4,24 +4,46 @@ import { stringify } from "yaml";
 import { currentPolicy, type PoolMember, sharesOf } from "../config/cross-policy.ts";
 import { overdueOf } from "../config/staleness.ts";
 import type { TrainConfig } from "../config/train.ts";
-import { loadModelFolder } from "../model/files.ts";
+import { loadModelFolder, loadModelText, type ModelText } from "../model/files.ts";
 import { availableMemory, formatBytes } from "../model/memory.ts";
+import { withLocalModels } from "../pipeline/locate-models.ts";
 import { planRun, type RunPlan } from "../pipeline/plan.ts";
 import { checkPool } from "../pipeline/pool-models.ts";
+import type { ToolFormatName } from "../text/formats/index.ts";
 import { percent, table } from "./options.ts";
 
 export interface DryRun extends RunPlan {
   config: TrainConfig;
+  /** How the model writes tool calls. */
+  toolFormat: ToolFormatName;
   /** Bytes that are free now. */
   availableMemory: number;
+  /** Bytes of weights that the run will download. */
+  download: number;
 }
 
-/** @throws AgentRLError when the model folder cannot be read. */
+/**
+ * Of a model on the Hub only the small files are fetched.
+ * @throws AgentRLError when a model cannot be read.
+ */
 export async function planTraining(config: TrainConfig): Promise<DryRun> {
-  const model = loadModelFolder(config.model.path);
+  const { config: local, missing: download } = await withLocalModels(config, { weights: false });
+  // Weights that are not here cannot be checked yet.
+  const model = download > 0 ? loadModelText(local.model.path, local.model) : checkedModel(local.model);
+  if (download === 0) checkPool(local, model);
+  return {
+    ...planRun(config, model.config),
+    config,
+    toolFormat: model.template.toolFormat.name,
+    availableMemory: availableMemory(),
+    download,
+  };
+}
+
+function checkedModel(settings: TrainConfig["model"]): ModelText {
+  const model = loadModelFolder(settings.path, settings);
   model.tensors.close();
-  checkPool(config, model);
-  return { ...planRun(config, model.config), config, availableMemory: availableMemory() };
+  return model;
 }
 
 export function formatPlan(plan: DryRun): string {
@@ -32,6 +54,13 @@ export function formatPlan(plan: DryRun): string {
   const cores = availableParallelism();
   const rows = [
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
+    [
+      "tool format",
+      `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model's chat template shows" : ""}`,
+    ],
+    ...(plan.download > 0
+      ? [["", `${formatBytes(plan.download)} of weights will be downloaded when the run starts`]]
+      : []),
     ["mode", modeRow(config, plan.maxLag)],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
     ...policyRows(config),

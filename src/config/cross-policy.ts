@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import type { Conflict, NoEffectRule } from "./rules.ts";
-import { path } from "./sections.ts";
+import { modelPlace } from "./sections.ts";
 import type { TrainMode } from "./staleness.ts";
 
 /** What the config calls the policy that is trained. */
@@ -24,7 +24,7 @@ const memberSchema = z
       .default(0)
       .describe("Share of the turns that it takes, in tasks without `policies` of their own."),
     every: z.int().min(2).optional().describe("Updates from one refresh to the next (stale)."),
-    path: path().optional().describe("Model folder (checkpoint)."),
+    path: modelPlace().optional().describe("Model folder, GGUF file, or model on the Hub (checkpoint)."),
     url: z
       .string()
       .regex(/^https?:\/\/.+/)

@@ -3,6 +3,7 @@
  * words, and the reference text of a whole config. Errors, help and documentation all read from here.
  */
 import { z } from "zod";
+import { hubNotation } from "../model/hub/name.ts";
 import { nearest } from "./nearest.ts";
 
 /** The part of JSON Schema that the config schemas produce. */
@@ -74,6 +75,7 @@ export function accepts(field: Field): string {
       return "true or false";
     case "string":
       if (field.format === "task") return `one of ${field.examples?.join(", ")}, or a path to your own file (.ts, .js)`;
+      if (field.format === "model") return `a path, or ${hubNotation} on the Hugging Face Hub`;
       return field.format === "path" ? "a path" : "a text";
     case "array":
       return field.minItems ? `a list of at least ${field.minItems}` : "a list";

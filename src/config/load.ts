@@ -8,6 +8,7 @@ import { stringify } from "yaml";
 import type { z } from "zod";
 import { isModulePath } from "../env/definition.ts";
 import { AgentRLError, type ErrorDetail } from "../errors.ts";
+import { formatHubName, hubNotation, hubScheme, parseHubName } from "../model/hub/name.ts";
 import { accepts, type Field, fieldAt, fieldsOf, suggestKey } from "./fields.ts";
 import { type Conflict, type NoEffectRule, noEffect } from "./rules.ts";
 import { type SftConfig, sftConflicts, sftNoEffect, sftSchema } from "./sft.ts";
@@ -175,7 +176,10 @@ function fail(source: ConfigSource, problems: Problem[]): never {
   });
 }
 
-/** Makes every path of the config absolute, and reports those of `mustExist` that lead nowhere. */
+/**
+ * Makes every path of the config absolute, and reports those of `mustExist` that lead nowhere. A model that is not on this disk
+ * may be one on the Hub: then it is written so that it can be nothing else.
+ */
 function resolvePaths(
   config: Record<string, unknown>,
   fields: Field,
@@ -193,6 +197,22 @@ function resolvePaths(
         continue;
       }
       const absolute = resolve(source.baseOf(here), child);
+      if (field?.format === "model" && !existsSync(absolute)) {
+        const hub = parseHubName(child);
+        if (hub !== undefined) (value as Record<string, unknown>)[key] = formatHubName(hub);
+        else if (child.startsWith(hubScheme)) {
+          problems.push({
+            what: `${here.join(".")} is no name on the Hugging Face Hub.`,
+            path: here,
+            detail: {
+              got: child,
+              expected: `${hubScheme} and ${hubNotation}`,
+              hint: "Copy the name from the model's page.",
+            },
+          });
+        }
+        if (hub !== undefined || child.startsWith(hubScheme)) continue;
+      }
       (value as Record<string, unknown>)[key] = absolute;
       const name = here.join(".");
       const needed =
@@ -221,7 +241,7 @@ function resolvePaths(
 }
 
 function isPath(field: Field | undefined, value: string): boolean {
-  return field?.format === "path" || (field?.format === "task" && isModulePath(value));
+  return field?.format === "path" || field?.format === "model" || (field?.format === "task" && isModulePath(value));
 }
 
 function valueAt(data: unknown, path: readonly PropertyKey[]): unknown {

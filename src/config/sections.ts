@@ -4,12 +4,16 @@
  */
 import { z } from "zod";
 import { profileNames } from "../device/webgpu/profile.ts";
+import { toolFormatNames } from "../text/formats/format.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 
 export const fraction = () => z.number().min(0).max(1);
 export const count = () => z.int().min(1);
 /** A path in a config file: resolved against the folder of that file (on the command line: the working folder). */
 export const path = () => z.string().min(1).meta({ format: "path" });
+
+/** A model: a path as above, or a name on the Hugging Face Hub. */
+export const modelPlace = () => z.string().min(1).meta({ format: "model" });
 
 export const seedField = z
   .int()
@@ -62,6 +66,22 @@ export const webgpuSection = z
   })
   .prefault({})
   .describe("The WebGPU device.");
+
+/** How the model's turns are written and read. */
+export const textFields = {
+  toolFormat: z
+    .enum(["auto", ...toolFormatNames])
+    .default("auto")
+    .describe(
+      "How the model writes tool calls: see docs/tool-formats.md. auto: as the model folder was saved with, else as its chat template shows.",
+    ),
+  templateVariables: z
+    .record(z.string(), z.union([z.string(), z.number(), z.boolean()]))
+    .optional()
+    .describe(
+      "Variables for the chat template, as in {enable_thinking: false} for Qwen 3 or {date_string: 1 Jan 2026} for Llama 3. One that the template does not use is an error.",
+    ),
+};
 
 /** The environments that ship with AgentRL. */
 export const knownTasks = ["alfworld", "dbbench", "kg", "os", "webshop"] as const;

@@ -1,15 +1,18 @@
 /** The config of `agentrl sft`: supervised training on the episodes of the tasks' scripted experts. */
 import { z } from "zod";
+import { loraSchema } from "./lora.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import {
   count,
   deviceField,
   fraction,
+  modelPlace,
   optimizerSchema,
   path,
   seedField,
   taskConflicts,
   tasksField,
+  textFields,
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
@@ -37,13 +40,17 @@ export const sftSchema = z
   .strictObject({
     model: z
       .strictObject({
-        path: path().optional().describe("Model folder to start from."),
+        path: modelPlace().optional().describe("Model to start from: a folder, a GGUF file, or a name on the Hub."),
         new: newModelSchema.optional(),
+        ...textFields,
       })
       .describe("The model to train: `path` or `new`."),
-    tokenizer: path()
+    tokenizer: modelPlace()
       .optional()
-      .describe("Model folder whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
+      .describe("Model whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
+    lora: loraSchema
+      .optional()
+      .describe("Train low-rank adapters and add them into the model that is written; absent: train every parameter."),
     seed: seedField,
     out: path().describe("Folder that the trained model is written to."),
     tasks: tasksField,
@@ -93,10 +100,20 @@ export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
     when: (c) => c.model.path !== undefined,
     why: "model.path is set, and the model folder has its own tokenizer.json",
   },
+  ...["model.toolFormat", "model.templateVariables"].map((path) => ({
+    path,
+    when: (c: SftConfig) => c.model.new !== undefined && c.tokenizer === undefined,
+    why: "model.new without tokenizer makes its own chat template, which writes calls as hermes",
+  })),
   {
     path: "model.new.vocabSize",
     when: (c) => c.tokenizer !== undefined,
     why: "tokenizer is set, and the vocabulary is that tokenizer's",
+  },
+  {
+    path: "lora",
+    when: (c) => c.model.new !== undefined,
+    why: "model.new starts from random weights, which must all be trained",
   },
   {
     path: "tasks.*.weight",

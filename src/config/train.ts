@@ -7,6 +7,7 @@ import { adaptersConflicts, adaptersNoEffect } from "./adapters.ts";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
 import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
+import { loraSchema } from "./lora.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
@@ -14,10 +15,11 @@ import {
   count,
   deviceField,
   fraction,
+  modelPlace,
   optimizerSchema,
-  path,
   seedField,
   taskConflicts,
+  textFields,
   webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
@@ -26,7 +28,10 @@ import { trainTasksConflicts, trainTasksField, trainTasksNoEffect, unknownTasks 
 
 const modelSchema = z
   .strictObject({
-    path: path().describe("Model folder in Hugging Face's layout: config.json, tokenizer.json, *.safetensors."),
+    path: modelPlace().describe(
+      "Model folder in Hugging Face's layout (config.json, tokenizer.json, *.safetensors), GGUF file, or model on the Hub: see docs/models.md.",
+    ),
+    ...textFields,
   })
   .describe("The policy to start from.");
 
@@ -84,6 +89,12 @@ const learnerSchema = z
       .default(4096)
       .describe(
         "Tokens per forward and backward pass, a prompt that samples of a group share counted once. Sets memory and speed; the gradient depends on it in its rounding alone.",
+      ),
+    recompute: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Activation checkpointing: keep each layer's input alone, and compute the rest again on the way back. About a third more work for a fraction of the memory; the same numbers, bit for bit.",
       ),
   })
   .describe("The learner process.");
@@ -152,6 +163,11 @@ const evaluationSchema = z
 export const trainSchema = z
   .strictObject({
     model: modelSchema,
+    lora: loraSchema
+      .optional()
+      .describe(
+        "Train low-rank adapters on the frozen model; absent: train every parameter. The optimizer's state, the weight board and the checkpoints hold the adapters alone.",
+      ),
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
     mode: modeField,

@@ -1,16 +1,23 @@
 /**
  * A model folder in Hugging Face's layout: config.json, tokenizer.json, tokenizer_config.json (with the chat template),
- * generation_config.json, and model.safetensors or its shards. Everything that can be checked without reading the
- * weights is checked at once: names and shapes against the config, the tokenizer against both.
+ * generation_config.json, and model.safetensors or its shards; or one GGUF file, which holds the same. Everything that can be
+ * checked without reading the weights is checked at once: names, shapes and types against the config, the tokenizer against both.
  */
-import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
+import type { TextSettings } from "../text/text-settings.ts";
 import { type Json, Tokenizer } from "../text/tokenizer.ts";
-import { formatModelConfig, type ModelConfig, readModelConfig } from "./config.ts";
+import { isAdapterFolder, openAdapterFolder } from "./adapter-files.ts";
+import { formatModelConfig, type ModelConfig, parseModelConfig, readModelConfig } from "./config.ts";
 import { writeDurably, writeFully } from "./durable.ts";
-import { openSafetensors, type SafetensorsReader, type Tensor, writeSafetensors } from "./safetensors.ts";
+import { type GgufModel, openGguf } from "./gguf/model.ts";
+import { tensorTypes } from "./gguf/tensor-types.ts";
+import type { LoraShape } from "./lora.ts";
+import { parameterLayout } from "./parameters.ts";
+import { type Tensor, writeSafetensors } from "./safetensors.ts";
+import { indexFile, openShards, type TensorSource, weightsFile } from "./shards.ts";
 
 export interface ModelText {
   /** `eosTokenIds` are those of config.json and generation_config.json together. */
@@ -21,7 +28,10 @@ export interface ModelText {
 
 export interface ModelFolder extends ModelText {
   path: string;
+  /** Of the model, without its adapter. */
   tensors: TensorReader;
+  /** Where the folder holds an adapter: what is to be added, in the layout of lora.ts. */
+  adapter?: { lora: LoraShape; data: Float32Array };
 }
 
 /** Reads the weights by Hugging Face name, each when asked. */
@@ -38,22 +48,75 @@ export interface ModelContent extends ModelText {
   tensors: ReadonlyMap<string, Tensor>;
 }
 
-const weightsFile = "model.safetensors";
-const indexFile = "model.safetensors.index.json";
-
-/** @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read. */
-export function loadModelFolder(folder: string): ModelFolder {
-  const text = loadModelText(folder);
-  return { path: folder, ...text, tensors: openTensors(folder, text.config) };
+/**
+ * @param place A model folder, a GGUF file, or a folder with one GGUF file and no config.json. Of an adapter's folder the
+ * model is the one that it names.
+ * @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read.
+ */
+export function loadModelFolder(place: string, settings: TextSettings = {}): ModelFolder {
+  if (isAdapterFolder(place)) {
+    const { base, lora, read } = openAdapterFolder(place);
+    const model = loadModelFolder(base, settings);
+    return { ...model, path: place, adapter: { lora, data: read(model.config) } };
+  }
+  const file = ggufFileAt(place);
+  if (file === undefined) {
+    const text = folderText(place, settings);
+    return { path: place, ...text, tensors: checkedReader(place, text.config, openShards(place)) };
+  }
+  const gguf = openGguf(file);
+  let text: ModelText;
+  try {
+    text = ggufText(file, gguf, settings);
+  } catch (error) {
+    gguf.tensors.close();
+    throw error;
+  }
+  return { path: file, ...text, tensors: checkedReader(file, text.config, gguf.tensors) };
 }
 
-/** The folder without its weights: what a process needs that gets them from elsewhere. */
-export function loadModelText(folder: string): ModelText {
+/** The same without the weights: what a process needs that gets them from elsewhere. */
+export function loadModelText(place: string, settings: TextSettings = {}): ModelText {
+  if (isAdapterFolder(place)) return loadModelText(openAdapterFolder(place).base, settings);
+  const file = ggufFileAt(place);
+  if (file === undefined) return folderText(place, settings);
+  const gguf = openGguf(file);
+  gguf.tensors.close();
+  return ggufText(file, gguf, settings);
+}
+
+/** The GGUF file that `place` is or holds, where it is no folder in Hugging Face's layout. */
+export function ggufFileAt(place: string): string | undefined {
+  if (place.endsWith(".gguf")) return place;
+  if (!statSync(place, { throwIfNoEntry: false })?.isDirectory() || existsSync(path.join(place, "config.json"))) {
+    return undefined;
+  }
+  const files = readdirSync(place).filter((name) => name.endsWith(".gguf"));
+  if (files.length > 1) {
+    throw new AgentRLError("MODEL_FILE", "The folder holds several GGUF files.", {
+      where: place,
+      got: files.join(", "),
+      expected: "one, or a folder with a config.json",
+      hint: "Name the file itself.",
+    });
+  }
+  return files[0] && path.join(place, files[0]);
+}
+
+function folderText(folder: string, settings: TextSettings): ModelText {
   const read = readModelConfig(path.join(folder, "config.json"));
   const config = { ...read, eosTokenIds: [...new Set([...read.eosTokenIds, ...generationEos(folder)])] };
   const tokenizer = Tokenizer.load(folder);
-  const template = ChatTemplate.load(folder, tokenizer);
+  const template = ChatTemplate.load(folder, tokenizer, settings);
   checkTokenizer(folder, config, tokenizer, template);
+  return { config, tokenizer, template };
+}
+
+function ggufText(file: string, gguf: GgufModel, settings: TextSettings): ModelText {
+  const config = parseModelConfig(gguf.config, file);
+  const tokenizer = new Tokenizer(gguf.tokenizer.json, gguf.tokenizer.config, file);
+  const template = ChatTemplate.ofConfig(tokenizer, `${file}: tokenizer.chat_template`, settings);
+  checkTokenizer(file, config, tokenizer, template);
   return { config, tokenizer, template };
 }
 
@@ -64,7 +127,8 @@ export function loadModelText(folder: string): ModelText {
 export function saveModelFolder(folder: string, content: ModelContent): void {
   const { config, tokenizer, template, tensors } = content;
   checkTokenizer(folder, config, tokenizer, template);
-  checkTensors(folder, config, [...tensors.keys()], (name) => tensors.get(name)?.shape);
+  const info = (name: string) => (tensors.has(name) ? { dtype: "F32", shape: tensors.get(name)!.shape } : undefined);
+  checkTensors(folder, config, [...tensors.keys()], info);
   try {
     mkdirSync(folder, { recursive: true });
   } catch (cause) {
@@ -97,74 +161,29 @@ export function saveModelFolder(folder: string, content: ModelContent): void {
   writeSafetensors(path.join(folder, weightsFile), tensors);
 }
 
-/** Name and shape of every tensor of LlamaForCausalLM. */
+/** Name and shape of every tensor of the model. */
 export function expectedTensors(config: ModelConfig): Map<string, number[]> {
-  const { vocabSize, hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
-  const shapes = new Map<string, number[]>([["model.embed_tokens.weight", [vocabSize, hiddenSize]]]);
-  for (let layer = 0; layer < config.layers; layer++) {
-    const prefix = `model.layers.${layer}`;
-    shapes.set(`${prefix}.input_layernorm.weight`, [hiddenSize]);
-    shapes.set(`${prefix}.self_attn.q_proj.weight`, [heads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.k_proj.weight`, [kvHeads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.v_proj.weight`, [kvHeads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.o_proj.weight`, [hiddenSize, heads * headDim]);
-    shapes.set(`${prefix}.post_attention_layernorm.weight`, [hiddenSize]);
-    shapes.set(`${prefix}.mlp.gate_proj.weight`, [intermediateSize, hiddenSize]);
-    shapes.set(`${prefix}.mlp.up_proj.weight`, [intermediateSize, hiddenSize]);
-    shapes.set(`${prefix}.mlp.down_proj.weight`, [hiddenSize, intermediateSize]);
-  }
-  shapes.set("model.norm.weight", [hiddenSize]);
-  if (!config.tieWordEmbeddings) shapes.set("lm_head.weight", [vocabSize, hiddenSize]);
-  return shapes;
+  return new Map(parameterLayout(config).entries.map(({ name, shape }) => [name, shape]));
 }
 
-function openTensors(folder: string, config: ModelConfig): TensorReader {
-  const readers = new Map<string, SafetensorsReader>();
-  const close = () => {
-    for (const reader of readers.values()) reader.close();
-  };
+/** The tensors, checked against the config at once, and their values as each is read. Owns `source`. */
+function checkedReader(where: string, config: ModelConfig, source: TensorSource): TensorReader {
   try {
-    const fileOf = new Map<string, string>();
-    const index = path.join(folder, indexFile);
-    if (!existsSync(path.join(folder, weightsFile)) && existsSync(index)) {
-      for (const [name, file] of Object.entries(readWeightMap(index))) {
-        let reader = readers.get(file);
-        if (reader === undefined) {
-          reader = openSafetensors(path.join(folder, file));
-          readers.set(file, reader);
-        }
-        if (reader.info(name) === undefined) {
-          throw new AgentRLError("MODEL_FILE", `Tensor "${name}" is not in the shard that the index names.`, {
-            where: index,
-            got: `${file} without it`,
-            expected: `${file} to hold "${name}"`,
-            hint: "Fetch the shards and the index of one version of the model.",
-          });
-        }
-        fileOf.set(name, file);
-      }
-    } else {
-      const reader = openSafetensors(path.join(folder, weightsFile));
-      readers.set(weightsFile, reader);
-      for (const name of reader.names()) fileOf.set(name, weightsFile);
-    }
-    const shape = (name: string) => readers.get(fileOf.get(name) ?? "")?.info(name)?.shape;
-    checkTensors(folder, config, [...fileOf.keys()], shape);
-    return {
-      names: () => [...fileOf.keys()],
-      read: (name) => {
-        const reader = readers.get(fileOf.get(name) ?? "");
-        if (reader === undefined) throw missingTensor(folder, name, [...fileOf.keys()], undefined);
-        const tensor = reader.read(name);
-        assertFinite(tensor.data, `${folder}, tensor ${name}`);
-        return tensor;
-      },
-      close,
-    };
+    checkTensors(where, config, source.names(), (name) => source.info(name));
   } catch (error) {
-    close();
+    source.close();
     throw error;
   }
+  return {
+    names: () => source.names(),
+    read: (name) => {
+      if (source.info(name) === undefined) throw missingTensor(where, name, source.names(), undefined);
+      const tensor = source.read(name);
+      assertFinite(tensor.data, `${where}, tensor ${name}`);
+      return tensor;
+    },
+    close: () => source.close(),
+  };
 }
 
 /** A value that is no number would spread to every logit. @throws AgentRLError MODEL_FILE */
@@ -182,35 +201,6 @@ function assertFinite(values: Float32Array, where: string): void {
   });
 }
 
-function readWeightMap(file: string): Record<string, string> {
-  let map: unknown;
-  try {
-    map = (JSON.parse(readFileSync(file, "utf8")) as Json).weight_map;
-  } catch (cause) {
-    throw new AgentRLError("MODEL_FILE", "The index of the model's shards cannot be read.", {
-      where: file,
-      got: (cause as Error).message,
-      expected: "JSON with a weight_map",
-      hint: "Fetch the file again.",
-      cause,
-    });
-  }
-  // A shard's name is a file beside the index, never a path out of the folder.
-  const valid =
-    typeof map === "object" &&
-    map !== null &&
-    Object.values(map).every((shard) => typeof shard === "string" && path.basename(shard) === shard);
-  if (!valid) {
-    throw new AgentRLError("MODEL_FILE", "The index of the model's shards is malformed.", {
-      where: `${file}: weight_map`,
-      got: map,
-      expected: "a map of tensor name to file name",
-      hint: "Fetch the file again.",
-    });
-  }
-  return map as Record<string, string>;
-}
-
 function missingTensor(folder: string, name: string, names: string[], shape: number[] | undefined): AgentRLError {
   return new AgentRLError("MODEL_FILE", `Tensor "${name}" is missing.`, {
     where: folder,
@@ -224,12 +214,21 @@ function checkTensors(
   folder: string,
   config: ModelConfig,
   names: string[],
-  shapeOf: (name: string) => readonly number[] | undefined,
+  infoOf: (name: string) => { dtype: string; shape: readonly number[] } | undefined,
 ): void {
   const expected = expectedTensors(config);
   for (const [name, shape] of expected) {
-    const got = shapeOf(name);
-    if (got === undefined) throw missingTensor(folder, name, names, shape);
+    const info = infoOf(name);
+    if (info === undefined) throw missingTensor(folder, name, names, shape);
+    const { dtype, shape: got } = info;
+    if (!Object.hasOwn(tensorTypes, dtype)) {
+      throw new AgentRLError("MODEL_FILE", `Tensor "${name}" has a dtype that the model cannot use.`, {
+        where: folder,
+        got: dtype,
+        expected: "F32, F16 or BF16",
+        hint: "Convert the weights to bfloat16 or float32.",
+      });
+    }
     if (got.join() !== shape.join()) {
       throw new AgentRLError("MODEL_FILE", `Tensor "${name}" has another shape than config.json says.`, {
         where: folder,
@@ -244,8 +243,8 @@ function checkTensors(
     if (expected.has(name) || name === "lm_head.weight" || name.endsWith(".rotary_emb.inv_freq")) continue;
     throw new AgentRLError("MODEL_FILE", `Tensor "${name}" does not belong to the model that config.json describes.`, {
       where: folder,
-      got: `"${name}" of shape [${shapeOf(name)?.join(", ")}]`,
-      expected: `the ${expected.size} tensors of LlamaForCausalLM with ${config.layers} layers and no biases`,
+      got: `"${name}" of shape [${infoOf(name)?.shape.join(", ")}]`,
+      expected: `the ${expected.size} tensors of a ${config.family} model with ${config.layers} layers`,
       hint: "Check that config.json belongs to these weights; merge adapters into them first.",
     });
   }

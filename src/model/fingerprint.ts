@@ -1,20 +1,32 @@
 /** What identifies a model by its files: for a saved evaluation, and for a run that is resumed. */
 import { createHash } from "node:crypto";
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { basename, join } from "node:path";
+import { ggufFileAt } from "./files.ts";
 
 /**
- * SHA-256 over the names, sizes, first and last 64 KiB of a model folder's files: two checkpoints of a run differ in it, and
- * it takes no time on a large model.
+ * SHA-256 over the names, sizes, first and last 64 KiB of the files that a model is loaded from: two checkpoints of a run differ in
+ * it, and it takes no time on a large model.
+ * @param place A model folder or a GGUF file.
  */
-export function modelFingerprint(folder: string): string {
+export function modelFingerprint(place: string): string {
   const hash = createHash("sha256");
-  for (const name of readdirSync(resolve(folder)).sort()) {
-    if (!/\.(json|safetensors|jinja)$/.test(name)) continue;
-    const fd = openSync(join(folder, name), "r");
+  const gguf = ggufFileAt(place);
+  // Other files may lie beside them, in a cache that others write to as well.
+  const loaded =
+    /^((generation_|tokenizer_)?config|tokenizer)\.json$|^chat_template\.jinja$|\.safetensors(\.index\.json)?$/;
+  const files =
+    gguf === undefined
+      ? readdirSync(place)
+          .filter((name) => loaded.test(name))
+          .sort()
+          .map((name) => join(place, name))
+      : [gguf];
+  for (const file of files) {
+    const fd = openSync(file, "r");
     try {
       const { size } = fstatSync(fd);
-      hash.update(`${name}\0${size}\0`);
+      hash.update(`${basename(file)}\0${size}\0`);
       const edge = Buffer.alloc(Math.min(size, 1 << 16));
       for (const position of [0, size - edge.length]) {
         readSync(fd, edge, 0, edge.length, position);

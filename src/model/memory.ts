@@ -8,8 +8,10 @@ import { AgentRLError } from "../errors.ts";
 import { planBytes } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
 import { cachePlan, inferencePlan } from "./inference-pass.ts";
+import type { LoraShape } from "./lora.ts";
 import { parameterLayout } from "./parameters.ts";
-import { trainLayerPlan, trainSharedPlan, trainSpreadPlan } from "./train-pass.ts";
+import { trainLayerPlans, trainSharedPlan, trainSpreadPlan } from "./train-pass.ts";
+import { trainedLayout } from "./trained.ts";
 
 export interface MemoryLimits {
   /** Rows and scored rows of a training micro-batch; 0 rows: nothing is trained. */
@@ -17,6 +19,10 @@ export interface MemoryLimits {
   maxScored: number;
   /** Attention rows of a training micro-batch; default `maxRows`: no prefix is shared. */
   maxSpread?: number;
+  /** Whether a layer's activations are computed again on the way back. */
+  recompute?: boolean;
+  /** Adapters that are trained on a frozen model; null or absent: every parameter is trained. */
+  lora?: LoraShape | null;
   /** Whether the gradient is accumulated task by task. */
   severalTasks?: boolean;
   /** Whether a frozen reference is kept beside the weights that are trained. */
@@ -44,30 +50,35 @@ export interface MemoryEstimate {
 /** Tensors only: the JavaScript heap and the tokenizer are small beside them and not counted. */
 export function estimateMemory(config: ModelConfig, limits: MemoryLimits): MemoryEstimate {
   const { maxRows, maxScored, maxSpread = maxRows, pages, boardSlots, inferenceRows = 512, engines = 1 } = limits;
-  const arena = 4 * parameterLayout(config).length;
+  const { lora = null, recompute = false } = limits;
+  const whole = 4 * parameterLayout(config).length;
+  const arena = 4 * trainedLayout({ config, lora }).length;
+  const loraRank = lora?.rank ?? 0;
   const parts = [{ name: "weight board", bytes: boardSlots * arena }];
+  if (lora !== null) parts.push({ name: "frozen weights", bytes: whole });
   if (maxRows > 0) {
-    const train = { maxRows, maxScored, maxSpread };
-    const layers = Array.from({ length: config.layers }, (_, layer) => planBytes(trainLayerPlan(config, train, layer)));
+    const train = { maxRows, maxScored, maxSpread, loraRank, recompute };
+    const { kept, computed } = trainLayerPlans(config, train);
     parts.push({ name: "gradients", bytes: arena });
     if (limits.severalTasks) parts.push({ name: "gradient of one task", bytes: arena });
     parts.push({ name: "optimizer moments", bytes: 2 * arena });
-    if (limits.reference) parts.push({ name: "reference weights", bytes: arena });
-    parts.push({ name: "training activations", bytes: layers.reduce((a, b) => a + b, 0) });
+    if (limits.reference && lora === null) parts.push({ name: "reference weights", bytes: arena });
+    const activations = [...kept, ...computed].reduce((sum, plan) => sum + planBytes(plan), 0);
+    parts.push({ name: "training activations", bytes: activations });
     const scratch = planBytes(trainSharedPlan(config, train)) + planBytes(trainSpreadPlan(config, train) ?? {});
     parts.push({ name: "training scratch", bytes: scratch });
   }
   if (pages > 0) {
-    const inference = { maxRows: inferenceRows, pages };
+    const inference = { maxRows: inferenceRows, pages, loraRank };
     const cache = config.layers * planBytes(cachePlan(config, inference, limits.kvCache ?? "f32"));
     parts.push({ name: "KV cache", bytes: engines * cache });
     parts.push({ name: "generation scratch", bytes: engines * planBytes(inferencePlan(config, inference)) });
   }
   const { pool } = limits;
   if (pool !== undefined && pool.engines > 0) {
-    const inference = { maxRows: inferenceRows, pages: pool.pages };
+    const inference = { maxRows: inferenceRows, pages: pool.pages, loraRank };
     const cache = config.layers * planBytes(cachePlan(config, inference, limits.kvCache ?? "f32"));
-    const bytes = pool.engines * (cache + planBytes(inferencePlan(config, inference))) + pool.weights * arena;
+    const bytes = pool.engines * (cache + planBytes(inferencePlan(config, inference))) + pool.weights * whole;
     parts.push({ name: "other policies", bytes });
   }
   return { parts, total: parts.reduce((sum, part) => sum + part.bytes, 0) };

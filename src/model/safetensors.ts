@@ -4,9 +4,11 @@
  * at once and reads a tensor only when asked, so that a model needs its weights in memory once and not twice. Calls are
  * synchronous: loading and checkpointing happen where nothing else can go on in the process.
  */
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { AgentRLError } from "../errors.ts";
 import { writeDurably, writeFully } from "./durable.ts";
+import { bfloat16ToFloat32, float16ToFloat32 } from "./half.ts";
+import { readFully } from "./read-fully.ts";
 import {
   bytesPerElement,
   type Header,
@@ -184,39 +186,4 @@ export function writeSafetensors(
       writeFully(descriptor, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
     }
   });
-}
-
-/** Number of bytes read: fewer than asked for only at the end of the file. */
-function readFully(descriptor: number, target: Uint8Array, position: number): number {
-  let done = 0;
-  while (done < target.length) {
-    const bytes = readSync(descriptor, target, done, Math.min(target.length - done, 1 << 30), position + done);
-    if (bytes === 0) break;
-    done += bytes;
-  }
-  return done;
-}
-
-/** BF16 is the upper half of a float32. */
-function bfloat16ToFloat32(from: Uint16Array, to: Float32Array): void {
-  const bits = new Uint32Array(to.buffer, to.byteOffset, to.length);
-  for (let i = 0; i < from.length; i++) bits[i] = from[i]! << 16;
-}
-
-/** IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits. */
-function float16ToFloat32(from: Uint16Array, to: Float32Array): void {
-  for (let i = 0; i < from.length; i++) {
-    const half = from[i]!;
-    const exponent = (half >> 10) & 31;
-    const mantissa = half & 1023;
-    const magnitude =
-      exponent === 31
-        ? mantissa === 0
-          ? Number.POSITIVE_INFINITY
-          : Number.NaN
-        : exponent === 0
-          ? mantissa * 2 ** -24
-          : (1024 + mantissa) * 2 ** (exponent - 25);
-    to[i] = half & 0x8000 ? -magnitude : magnitude;
-  }
 }

@@ -6,27 +6,25 @@
 import type { Device, Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
-import { loadModelFolder, type ModelFolder } from "./files.ts";
+import type { Linear, LinearGradient } from "./linear.ts";
 import {
+  biasedRoles,
+  type LinearRole,
+  linearRoles,
   type ParameterEntry,
   type ParameterLayout,
-  packTensors,
   parameterLayout,
   parameterNames,
 } from "./parameters.ts";
 
-/** Linear weights are [in, out]; norm weights [hiddenSize]. */
-export interface LayerWeights {
+export type LayerWeights = { readonly [role in LinearRole]: Linear } & {
+  /** [hiddenSize] */
   readonly attentionNorm: Tensor;
-  readonly q: Tensor;
-  readonly k: Tensor;
-  readonly v: Tensor;
-  readonly o: Tensor;
   readonly mlpNorm: Tensor;
-  readonly gate: Tensor;
-  readonly up: Tensor;
-  readonly down: Tensor;
-}
+  /** [headDim], of a family that norms queries and keys. */
+  readonly qNorm?: Tensor;
+  readonly kNorm?: Tensor;
+};
 
 /** What a pass computes with. */
 export interface ComputeWeights {
@@ -36,6 +34,28 @@ export interface ComputeWeights {
   readonly finalNorm: Tensor;
   /** The embedding itself when tied, else [hiddenSize, vocabSize]. */
   readonly head: Tensor;
+}
+
+/** Where a backward pass adds gradients to; what is absent is frozen. */
+export interface Gradients {
+  readonly embedding?: Tensor;
+  readonly layers: readonly LayerGradients[];
+  readonly finalNorm?: Tensor;
+  readonly head?: Tensor;
+}
+
+export type LayerGradients = { readonly [role in LinearRole]?: LinearGradient } & {
+  readonly attentionNorm?: Tensor;
+  readonly mlpNorm?: Tensor;
+  readonly qNorm?: Tensor;
+  readonly kNorm?: Tensor;
+};
+
+/** A flat run of f32: what is trained, or its gradient. */
+export interface Arena {
+  readonly layout: ParameterLayout;
+  /** f32 [layout.length] */
+  readonly arena: Tensor;
 }
 
 /** Weights whose values come from the host. */
@@ -52,28 +72,7 @@ export function allocateCompute(device: Device, config: ModelConfig, label: stri
     : Weights.allocate(device, config, label);
 }
 
-/** The weights of a model's files, to compute with on this device. */
-export function loadCompute(
-  device: Device,
-  { config, tensors }: Pick<ModelFolder, "config" | "tensors">,
-  label: string,
-) {
-  const weights = allocateCompute(device, config, label);
-  weights.write(packTensors(config, (name) => tensors.read(name)));
-  return weights;
-}
-
-/** The same, of a model folder. */
-export function loadFolder(device: Device, folder: string, label: string): LoadableWeights {
-  const model = loadModelFolder(folder);
-  try {
-    return loadCompute(device, model, label);
-  } finally {
-    model.tensors.close();
-  }
-}
-
-export class Weights implements LoadableWeights {
+export class Weights implements LoadableWeights, Arena {
   readonly config: ModelConfig;
   readonly layout: ParameterLayout;
   /** f32 [layout.length], owned by whoever allocated it. */
@@ -209,15 +208,20 @@ function byRole(
 ): ComputeWeights {
   const tensors = new Map(layout.entries.map((entry) => [entry.name, tensorOf(entry)]));
   const embedding = tensors.get(parameterNames.embedding)!;
+  const biased = new Set(biasedRoles(config));
+  const linearOf = (layer: number, role: LinearRole): Linear => ({
+    weight: tensors.get(parameterNames.weight(layer, role))!,
+    ...(biased.has(role) && { bias: tensors.get(parameterNames.bias(layer, role))! }),
+  });
   return {
     embedding,
     finalNorm: tensors.get(parameterNames.finalNorm)!,
     head: config.tieWordEmbeddings ? embedding : tensors.get(parameterNames.head)!,
-    layers: Array.from({ length: config.layers }, (_, layer) => {
-      const names = parameterNames.layer(layer);
-      return Object.fromEntries(Object.entries(names).map(([role, name]) => [role, tensors.get(name)!])) as {
-        [role in keyof typeof names]: Tensor;
-      };
+    layers: Array.from({ length: config.layers }, (_, layer): LayerWeights => {
+      const linears = Object.fromEntries(linearRoles.map((role) => [role, linearOf(layer, role)]));
+      const norms = Object.entries(parameterNames.norms(layer)).filter(([, name]) => tensors.has(name));
+      const normTensors = Object.fromEntries(norms.map(([role, name]) => [role, tensors.get(name)!]));
+      return { ...linears, ...normTensors } as LayerWeights;
     }),
   };
 }

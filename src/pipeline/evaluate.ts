@@ -15,8 +15,9 @@ import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
+import { loadCompute } from "../model/load.ts";
+import { locateModel } from "../model/locate.ts";
 import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
-import { loadCompute } from "../model/weights.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { openEnvironment } from "./environments.ts";
 import { type EpisodeRef, type EvaluatedEpisode, type Player, playEpisodes } from "./eval-episodes.ts";
@@ -38,7 +39,7 @@ export interface EvaluationOptions {
   settings?: Record<string, string | number | boolean>;
   /** Plays on the workers of a controller instead of in this process. */
   controller?: { url: string; token?: string };
-  /** "expert", "random", a model folder, or endpoints as `http://host/v1#model`: several of those take turns. */
+  /** "expert", "random", a model (folder, GGUF file, name on the Hub) or endpoints as `http://host/v1#model`: several of those take turns. */
   policy: string | readonly string[];
   /** API keys of the endpoints: one for all, or one for each. */
   apiKeys?: readonly string[];
@@ -61,6 +62,8 @@ export interface EvaluationOptions {
   device?: DeviceSection;
   /** Default: 128 for a model, the server's own for an endpoint. */
   maxTokensPerTurn?: number;
+  /** Tokens of a whole episode. Default: the model's own limit, but no more than `defaultContext`. */
+  contextLimit?: number;
   /** Episodes at once. Default: 48 for a model, 16 for endpoints, 4 for a script. */
   concurrency?: number;
   /** Tries for one episode in which the environment fails. @default 3 */
@@ -81,13 +84,17 @@ const onNative: DeviceSection = {
 
 /** @throws AgentRLError of what is wrong with the options, the model, the endpoint or the environment. */
 export async function runEvaluation(options: EvaluationOptions): Promise<EvalReport> {
-  const policy = policyOf(options.policy);
+  const policy = await located(policyOf(options.policy));
   const environment = await openTask(options);
   try {
     return await evaluate(options, policy, environment);
   } finally {
     await environment.close();
   }
+}
+
+async function located(policy: Policy): Promise<Policy> {
+  return policy.kind === "model" ? { ...policy, folder: (await locateModel(policy.folder)).path } : policy;
 }
 
 async function openTask(options: EvaluationOptions): Promise<Environment> {
@@ -176,6 +183,7 @@ function settingsOf(options: EvaluationOptions, policy: Policy, tasks: Evaluated
     ...(policy.kind === "model" && { model: modelFingerprint(policy.folder) }),
     temperature: options.temperature,
     maxTokensPerTurn: options.maxTokensPerTurn,
+    contextLimit: options.contextLimit,
     seed,
     runs,
   };
@@ -220,13 +228,16 @@ async function openPlayer(options: EvaluationOptions, policy: Policy): Promise<O
   return { player: endpointPlayer(endpoints), close: async () => {} };
 }
 
+/** Longer contexts than episodes need would take gigabytes of a real model's KV cache. */
+const defaultContext = 4096;
+
 async function openModel(options: EvaluationOptions, folder: string): Promise<OpenPlayer> {
   const concurrency = concurrencyOf(options, { kind: "model", folder });
   const { maxTokensPerTurn = 128, temperature = 0, threads = 1 } = options;
   const model = loadModelFolder(folder);
   try {
     const { config, tokenizer, template } = model;
-    const contextLimit = config.maxPositions;
+    const contextLimit = options.contextLimit ?? Math.min(config.maxPositions, defaultContext);
     const pages = concurrency * Math.ceil(contextLimit / ATTENTION_BLOCK);
     assertFitsMemory(estimateMemory(config, { maxRows: 0, maxScored: 0, pages, boardSlots: 1 }));
     const device = await openDevice(await resolveDevice(options.device ?? onNative), threads, {
@@ -234,7 +245,8 @@ async function openModel(options: EvaluationOptions, folder: string): Promise<Op
       rows: { train: 0, decode: concurrency },
     });
     const weights = fixedWeights(loadCompute(device, model, "weights"));
-    const engine = new Engine({ device, config, weights, maxConversations: concurrency, contextLimit });
+    const loraRank = model.adapter?.lora.rank ?? 0;
+    const engine = new Engine({ device, config, loraRank, weights, maxConversations: concurrency, contextLimit });
     return {
       player: enginePlayer({
         engine,

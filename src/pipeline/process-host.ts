@@ -14,16 +14,19 @@ import { type RunDevices, rolloutDevice } from "./run-devices.ts";
 import type { AttemptHost, RunHost, SavedBooks } from "./run-host.ts";
 
 /** What does not change from attempt to attempt. */
-export interface RunSetup extends Omit<Setup, "device" | "ring" | "board" | "modelFolder" | "firstVersion" | "resume"> {
+export interface RunSetup
+  extends Omit<Setup, "device" | "ring" | "board" | "frozen" | "modelFolder" | "firstVersion" | "resume"> {
   devices: RunDevices;
 }
+
+type SegmentSizes = Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes" | "frozenBytes">;
 
 export class ProcessHost implements RunHost {
   readonly clock = realClock;
   readonly #setup: RunSetup;
-  readonly #plan: Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes">;
+  readonly #plan: SegmentSizes;
 
-  constructor(setup: RunSetup, plan: Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes">) {
+  constructor(setup: RunSetup, plan: SegmentSizes) {
     this.#setup = setup;
     this.#plan = plan;
   }
@@ -35,14 +38,17 @@ export class ProcessHost implements RunHost {
 
   open(from: SavedBooks | null): AttemptHost {
     const run = `${process.pid}-${randomBytes(4).toString("hex")}`;
-    const { ringBytes, boardSlots, boardSlotBytes } = this.#plan;
+    const { ringBytes, boardSlots, boardSlotBytes, frozenBytes } = this.#plan;
     const ring = Ring.create({ name: segmentName(run, "ring"), capacityBytes: ringBytes });
     const board = WeightBoard.create({ name: segmentName(run, "board"), slots: boardSlots, bytes: boardSlotBytes });
+    const frozen =
+      frozenBytes > 0 ? WeightBoard.create({ name: segmentName(run, "frozen"), slots: 1, bytes: frozenBytes }) : null;
     const { devices, ...always } = this.#setup;
     const setup: Omit<Setup, "device"> = {
       ...always,
       ring: ring.name,
       board: board.name,
+      frozen: frozen?.name ?? null,
       modelFolder: from === null ? this.#setup.config.model.path : join(from.folder, "model"),
       firstVersion: from?.state.step ?? 0,
       resume: from?.folder ?? null,
@@ -60,8 +66,10 @@ export class ProcessHost implements RunHost {
         ring.close();
         ring.unlink();
         ring.detach();
-        board.close();
-        board.unlink();
+        for (const each of [board, frozen]) {
+          each?.close();
+          each?.unlink();
+        }
       },
     };
   }

@@ -18,6 +18,7 @@ import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import type { FaultCounts } from "./faults.ts";
+import { withLocalModels } from "./locate-models.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun, type RunPlan } from "./plan.ts";
 import { checkPool } from "./pool-models.ts";
@@ -75,7 +76,8 @@ export async function runTraining(options: RunOptions): Promise<RunSummary> {
         hint: "choose another --out, or go on with --resume",
       });
     }
-    return await runLocked(options);
+    const { config } = await withLocalModels(options.config);
+    return await runLocked({ ...options, config });
   } finally {
     unlock();
   }
@@ -139,7 +141,7 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   const checkpoints = checkpointsOf(out);
   const from = resume ? latestCheckpoint(checkpoints) : null;
   if (from !== null) readCheckpoint(from);
-  const model = loadModelFolder(from === null ? config.model.path : join(from, "model"));
+  const model = loadModelFolder(from === null ? config.model.path : join(from, "model"), config.model);
   model.tensors.close();
   checkPool(config, model);
   const plan = planRun(config, model.config);
@@ -217,7 +219,7 @@ function configHash(config: TrainConfig): string {
     adapters: _adapters,
     ...rollout
   } = rest.rollout;
-  const { threads: _learnerThreads, adapter: _adapter, ...learner } = rest.learner;
+  const { threads: _learnerThreads, adapter: _adapter, recompute: _recompute, ...learner } = rest.learner;
   const text = JSON.stringify({ ...rest, model, rollout, learner });
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }

@@ -20,6 +20,7 @@ const config: ModelConfig = {
   heads: 4,
   kvHeads: 2,
   headDim: 4,
+  family: "llama" as const,
   ropeTheta: 10000,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: true,
@@ -144,6 +145,71 @@ describe("a folder comes back as it was saved", () => {
     expect(loaded.config.eosTokenIds).toEqual([0, 5]);
     expect(loaded.template.source).toMatch(/own/);
     loaded.tensors.close();
+  });
+});
+
+describe("a shard that is damaged is found before anything is read", () => {
+  const shard = "model-00002-of-00002.safetensors";
+  /** Saves the model in two shards, then lets the second be what `change` makes of it. */
+  function damage(change: (bytes: Buffer, tensors: Map<string, Tensor>) => Buffer | undefined): void {
+    const saved = content();
+    saveModelFolder(folder, saved);
+    rmSync(path.join(folder, "model.safetensors"));
+    const names = [...saved.tensors.keys()];
+    const map: Record<string, string> = {};
+    for (const [file, held] of [
+      ["model-00001-of-00002.safetensors", names.slice(0, 7)],
+      [shard, names.slice(7)],
+    ] as const) {
+      for (const name of held) map[name] = file;
+      const tensors = new Map(held.map((name) => [name, saved.tensors.get(name)!]));
+      const place = path.join(folder, file);
+      writeSafetensors(place, tensors);
+      if (file !== shard) continue;
+      const changed = change(readFileSync(place), tensors);
+      if (changed === undefined) rmSync(place);
+      else writeFileSync(place, changed);
+    }
+    writeFileSync(path.join(folder, "model.safetensors.index.json"), JSON.stringify({ weight_map: map }));
+  }
+  /** The header with another text of the same length in place of `from`. */
+  const inHeader = (bytes: Buffer, from: string, to: string) =>
+    Buffer.from(bytes.toString("latin1").replace(from, to.padEnd(from.length)), "latin1");
+
+  test.each<[string, Parameters<typeof damage>[0], RegExp]>([
+    ["missing", () => undefined, /cannot be opened[\s\S]*00002[\s\S]*ENOENT/],
+    ["empty", () => Buffer.alloc(0), /is truncated[\s\S]*00002[\s\S]*0 bytes/],
+    ["cut inside its header", (bytes) => bytes.subarray(0, 100), /truncated inside its header[\s\S]*00002/],
+    [
+      "cut inside a tensor",
+      (bytes) => bytes.subarray(0, bytes.length - 1),
+      /is truncated, or tensor "model\.[\s\S]*00002/,
+    ],
+    ["a web page", () => Buffer.from("<!DOCTYPE html><html>sign in</html>"), /impossible header length[\s\S]*00002/],
+    ["no JSON", (bytes) => inHeader(bytes, '{"__metadata__"', '<"__metadata__"'), /corrupt header[\s\S]*00002/],
+    [
+      "of offsets that lie",
+      (bytes) => inHeader(bytes, '"data_offsets":[0,', '"data_offsets":[4,'),
+      /size that is not its shape's/,
+    ],
+    [
+      "of a dtype that cannot be computed with",
+      (bytes) => inHeader(bytes, '"F32"', '"I32"'),
+      /Tensor "model\.[\w.]+" has a dtype that the model cannot use[\s\S]*I32[\s\S]*F32, F16 or BF16/,
+    ],
+    [
+      "without one of its tensors",
+      (_, tensors) => {
+        const [first] = tensors.keys();
+        tensors.delete(first!);
+        writeSafetensors(path.join(folder, shard), tensors);
+        return readFileSync(path.join(folder, shard));
+      },
+      /is not in the shard that the index names[\s\S]*00002/,
+    ],
+  ])("%s", (_, change, message) => {
+    damage(change);
+    fails("MODEL_FILE", message);
   });
 });
 
