@@ -1,7 +1,7 @@
 /** `agentrl eval --task T`: plays a policy on an environment's tasks and reports how often it succeeds. */
 import { availableParallelism } from "node:os";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { type DeviceSection, knownTasks, webgpuSection } from "../config/sections.ts";
+import { type DeviceSection, knownTasks, nativeSection, webgpuSection } from "../config/sections.ts";
 import { profileNames } from "../device/webgpu/profile.ts";
 import { type EvalReport, successOf } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
@@ -119,6 +119,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
       threads: options.threads ?? availableParallelism(),
       device: {
         device: options.device ?? "auto",
+        native: nativeSection.parse({}),
         webgpu: webgpuSection.parse(given({ profile: options.profile })),
       },
       ...(options.controller !== undefined && {

@@ -3,6 +3,7 @@
  * entry in the JSON schema; its default lives here and nowhere else.
  */
 import { z } from "zod";
+import { weightTypes } from "../device/device.ts";
 import { profileNames } from "../device/webgpu/profile.ts";
 import { toolFormatNames } from "../text/formats/format.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
@@ -36,6 +37,16 @@ export const adapterField = (of: string) =>
     .min(1)
     .describe(`Part of the name of ${of}. On Linux also a PCI address, as pci:0000:41:00.0: see docs/webgpu.md.`);
 
+const halfWeights =
+  "matrices are computed with as the nearest number of that type, in half the memory, by sampler and learner alike; what is trained stays f32.";
+
+export const nativeSection = z
+  .strictObject({
+    weights: z.enum(weightTypes).default("f32").describe(`f16, bf16: ${halfWeights}`),
+  })
+  .prefault({})
+  .describe("The CPU as a device.");
+
 export const webgpuSection = z
   .strictObject({
     profile: z
@@ -51,11 +62,9 @@ export const webgpuSection = z
         "f16: forward products run on the adapter's matrix units, operands rounded to f16 and sums in f32; sampler and learner alike, but mismatch is no longer exactly 0 by construction.",
       ),
     weights: z
-      .enum(["f32", "f16"])
+      .enum(weightTypes)
       .default("f32")
-      .describe(
-        "f16: matrices are computed with as the nearest float16, in half the memory, by sampler and learner alike; the optimizer's own stay f32. Needs an adapter with shader-f16.",
-      ),
+      .describe(`f16, bf16: ${halfWeights} f16 needs an adapter with shader-f16.`),
     kvCache: z
       .enum(["f32", "f16"])
       .default("f32")
@@ -159,6 +168,7 @@ export type TaskConfig = z.output<typeof taskSchema>;
 export type OptimizerConfig = z.output<typeof optimizerSchema>;
 export interface DeviceSection {
   device: z.output<typeof deviceField>;
+  native: z.output<typeof nativeSection>;
   webgpu: z.output<typeof webgpuSection>;
 }
 
@@ -166,8 +176,13 @@ export const isNative = ({ device }: DeviceSection) => device === "native";
 export const nothingThroughWebgpu = "device is native: nothing is computed through WebGPU";
 
 /** For the no-effect rules of both configs. */
-export const webgpuNoEffect: readonly NoEffectRule<DeviceSection>[] = [
+export const deviceNoEffect: readonly NoEffectRule<DeviceSection>[] = [
   { path: "webgpu", when: isNative, why: nothingThroughWebgpu },
+  {
+    path: "native",
+    when: ({ device }) => device === "webgpu",
+    why: "device is webgpu: weights are stored as webgpu.weights says",
+  },
 ];
 
 /** What contradicts itself in a list of tasks. */

@@ -5,15 +5,16 @@ import type { Conflict, NoEffectRule } from "./rules.ts";
 import {
   count,
   deviceField,
+  deviceNoEffect,
   fraction,
   modelPlace,
+  nativeSection,
   optimizerSchema,
   path,
   seedField,
   taskConflicts,
   tasksField,
   textFields,
-  webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
 
@@ -86,6 +87,7 @@ export const sftSchema = z
       .optional()
       .describe("An early stop; without it all steps are done."),
     device: deviceField,
+    native: nativeSection,
     webgpu: webgpuSection,
   })
   .describe("Config of `agentrl sft`.");
@@ -94,7 +96,7 @@ export type SftConfig = z.output<typeof sftSchema>;
 export type NewModelConfig = z.output<typeof newModelSchema>;
 
 export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
-  ...webgpuNoEffect,
+  ...deviceNoEffect,
   {
     path: "tokenizer",
     when: (c) => c.model.path !== undefined,

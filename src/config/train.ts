@@ -14,13 +14,14 @@ import {
   adapterField,
   count,
   deviceField,
+  deviceNoEffect,
   fraction,
   modelPlace,
+  nativeSection,
   optimizerSchema,
   seedField,
   taskConflicts,
   textFields,
-  webgpuNoEffect,
   webgpuSection,
 } from "./sections.ts";
 import { modeField, stalenessNoEffect, stalenessSchema } from "./staleness.ts";
@@ -172,6 +173,7 @@ export const trainSchema = z
     steps: count().describe("Optimizer steps of the run."),
     mode: modeField,
     device: deviceField,
+    native: nativeSection,
     webgpu: webgpuSection,
     tasks: trainTasksField,
     sampling: samplingSchema.prefault({}),
@@ -192,7 +194,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
-  ...webgpuNoEffect,
+  ...deviceNoEffect,
   ...stalenessNoEffect,
   ...adaptersNoEffect,
   ...algorithmNoEffect,

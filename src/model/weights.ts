@@ -1,9 +1,9 @@
 /**
  * A model's parameters on a device. `Weights` is an f32 arena with a view per parameter: weights that are trained, a slot
  * of the weight board, gradients; they differ only in what is written to them. `HalfWeights` is what passes compute with
- * where the device keeps weights in f16.
+ * where the device keeps weights in 16 bits.
  */
-import type { Device, Tensor } from "../device/device.ts";
+import { type Device, type HalfType, isHalf, type Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
 import type { Linear, LinearGradient } from "./linear.ts";
@@ -65,11 +65,10 @@ export interface LoadableWeights extends ComputeWeights {
   free(): void;
 }
 
-/** Weights to compute with on this device, in f16 where it keeps them so. */
+/** Weights to compute with on this device, in 16 bits where it keeps them so. */
 export function allocateCompute(device: Device, config: ModelConfig, label: string): LoadableWeights {
-  return device.storage.weights === "f16"
-    ? new HalfWeights(device, config, label)
-    : Weights.allocate(device, config, label);
+  const { weights } = device.storage;
+  return isHalf(weights) ? new HalfWeights(device, config, weights, label) : Weights.allocate(device, config, label);
 }
 
 export class Weights implements LoadableWeights, Arena {
@@ -120,8 +119,8 @@ export class Weights implements LoadableWeights, Arena {
 }
 
 /**
- * Matrices in f16, rounded as `Device.roundHalf` does; norm weights, a thousandth of the memory, stay f32. A matrix is an
- * allocation of its own: in the arena's layout half of them would start where f16 cannot be bound.
+ * Matrices in 16 bits, rounded as `Device.roundHalf` does; norm weights, a thousandth of the memory, stay f32. A matrix is an
+ * allocation of its own: in the arena's layout half of them would start where such a tensor cannot be bound.
  */
 export class HalfWeights implements LoadableWeights {
   readonly embedding: Tensor;
@@ -134,7 +133,7 @@ export class HalfWeights implements LoadableWeights {
   /** What lies behind the matrices in the arena. */
   readonly #norms: Tensor;
 
-  constructor(device: Device, config: ModelConfig, label: string) {
+  constructor(device: Device, config: ModelConfig, dtype: HalfType, label: string) {
     const layout = parameterLayout(config);
     const { length, decayedLength } = layout;
     this.#device = device;
@@ -142,7 +141,7 @@ export class HalfWeights implements LoadableWeights {
     this.#norms = device.alloc(length - decayedLength, "f32", label);
     const tensors = byRole(config, layout, (entry) => {
       if (!entry.decay) return device.view(this.#norms, entry.offset - decayedLength, entry.length);
-      const tensor = device.alloc(entry.length, "f16", label);
+      const tensor = device.alloc(entry.length, dtype, label);
       this.#matrices.push({ entry, tensor });
       return tensor;
     });
@@ -177,7 +176,7 @@ export class HalfWeights implements LoadableWeights {
   }
 }
 
-/** What passes compute with while `trained` is trained: itself, or a copy of it in f16. */
+/** What passes compute with while `trained` is trained: itself, or a copy of it in 16 bits. */
 export class ComputeCopy {
   readonly weights: ComputeWeights;
   readonly #trained: Weights;
@@ -185,7 +184,8 @@ export class ComputeCopy {
 
   constructor(device: Device, trained: Weights) {
     this.#trained = trained;
-    if (device.storage.weights === "f16") this.#half = new HalfWeights(device, trained.config, "weights in f16");
+    const { weights } = device.storage;
+    if (isHalf(weights)) this.#half = new HalfWeights(device, trained.config, weights, `weights in ${weights}`);
     this.weights = this.#half ?? trained;
     this.update();
   }

@@ -3,7 +3,7 @@
  * policy is a script, a model in this process, or one or more endpoints; the environment runs here or behind a controller.
  */
 
-import { type DeviceSection, type TaskConfig, webgpuSection } from "../config/sections.ts";
+import { type DeviceSection, nativeSection, type TaskConfig, webgpuSection } from "../config/sections.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import { isModulePath } from "../env/definition.ts";
 import type { Environment } from "../env/environment.ts";
@@ -79,6 +79,7 @@ export interface EvaluationOptions {
 
 const onNative: DeviceSection = {
   device: "native",
+  native: nativeSection.parse({}),
   webgpu: webgpuSection.parse({}),
 };
 

@@ -102,10 +102,21 @@ export class ChatTemplate {
 
   /** Ids of an episode's first messages and what opens the assistant's turn. */
   renderPrompt(messages: readonly Message[], tools: readonly ToolSpec[] = []): Uint32Array {
+    const { text, guard } = this.#renderWhole(messages, tools);
+    return this.#tokenizer.encodeMarkup(text, guard);
+  }
+
+  /** The text that renderPrompt encodes. */
+  promptText(messages: readonly Message[], tools: readonly ToolSpec[] = []): string {
+    const { text, guard } = this.#renderWhole(messages, tools);
+    return guard.strip(text);
+  }
+
+  #renderWhole(messages: readonly Message[], tools: readonly ToolSpec[]): { text: string; guard: Guard } {
     const shown = this.#shows.tools || tools.length === 0 ? messages : this.#withTools(messages, tools);
     const data = { messages: this.#toMessages(shown), tools: this.#shows.tools ? tools.map(toOpenAiTool) : [] };
     const guard = this.#tokenizer.guard(strings(data));
-    return this.#tokenizer.encodeMarkup(this.#render(data.messages, data.tools, true, guard), guard);
+    return { text: this.#render(data.messages, data.tools, true, guard), guard };
   }
 
   /**

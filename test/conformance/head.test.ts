@@ -234,7 +234,7 @@ onEveryDevice("headBackward", (target) => {
 
   it("gives dHidden alone, to the same bits, where there is no dWeight", async () => {
     for (const tied of [true, false]) {
-      const x = makeCase(600, 20, 530, tied, 22);
+      const x = makeCase(target.kind === "native" ? 600 : 70, 20, 530, tied, 22);
       const [dHidden, alone] = await target.inEverySetting(async (device) => [
         (await backward(device, x, new Float32Array(x.vocab * x.dim)))[0]!,
         (await backward(device, x))[0]!,
@@ -260,8 +260,8 @@ onEveryDevice("headBackward", (target) => {
 });
 
 onEveryDevice("The head over a vocabulary of a real model", (target) => {
-  // SmolLM2, Llama 3, Qwen2.5, and Qwen2.5 without the padding of its table.
-  it.each([49_152, 128_256, 151_936, 151_665])("scores, samples and differentiates: %i", async (vocab) => {
+  // Llama 3, and Qwen2.5 without the padding of its table.
+  it.each([128_256, 151_665])("scores, samples and differentiates: %i", async (vocab) => {
     const x = makeCase(3, 4, vocab, vocab % 2 === 0, 31);
     x.targets.set([0, vocab - 1, 4095]);
     const seeds = randomU32(4 * x.rows, 5, 2 ** 32);
