@@ -16,7 +16,7 @@ import { type GgufModel, openGguf } from "./gguf/model.ts";
 import { tensorTypes } from "./gguf/tensor-types.ts";
 import type { LoraShape } from "./lora.ts";
 import { parameterLayout } from "./parameters.ts";
-import { type Tensor, writeSafetensors } from "./safetensors.ts";
+import { type FileDType, type Tensor, writeSafetensors } from "./safetensors.ts";
 import { indexFile, openShards, type TensorSource, weightsFile } from "./shards.ts";
 
 export interface ModelText {
@@ -46,6 +46,8 @@ export interface TensorReader {
 export interface ModelContent extends ModelText {
   /** By Hugging Face name, matrices as [out, in]. */
   tensors: ReadonlyMap<string, Tensor>;
+  /** How the weights are written. @default f32 */
+  dtype?: FileDType;
 }
 
 /**
@@ -120,12 +122,14 @@ function ggufText(file: string, gguf: GgufModel, settings: TextSettings): ModelT
   return { config, tokenizer, template };
 }
 
+const torchDtypes: Record<FileDType, string> = { f32: "float32", bf16: "bfloat16", f16: "float16" };
+
 /**
  * Writes the folder. Each file appears whole or not at all, the weights last, so a folder with weights is complete.
  * @throws AgentRLError MODEL_FILE (a tensor that does not fit the config), TOKENIZER, DISK
  */
 export function saveModelFolder(folder: string, content: ModelContent): void {
-  const { config, tokenizer, template, tensors } = content;
+  const { config, tokenizer, template, tensors, dtype = "f32" } = content;
   checkTokenizer(folder, config, tokenizer, template);
   const info = (name: string) => (tensors.has(name) ? { dtype: "F32", shape: tensors.get(name)!.shape } : undefined);
   checkTensors(folder, config, [...tensors.keys()], info);
@@ -141,7 +145,7 @@ export function saveModelFolder(folder: string, content: ModelContent): void {
     });
   }
   const eos = config.eosTokenIds.length === 1 ? config.eosTokenIds[0] : config.eosTokenIds;
-  writeJson(path.join(folder, "config.json"), formatModelConfig(config));
+  writeJson(path.join(folder, "config.json"), { ...formatModelConfig(config), torch_dtype: torchDtypes[dtype] });
   writeJson(path.join(folder, "generation_config.json"), {
     ...(config.bosTokenId === undefined ? {} : { bos_token_id: config.bosTokenId }),
     eos_token_id: eos,
@@ -158,7 +162,7 @@ export function saveModelFolder(folder: string, content: ModelContent): void {
   });
   // What an earlier model in this folder may have left would take precedence over what was just written.
   for (const file of ["chat_template.jinja", indexFile]) rmSync(path.join(folder, file), { force: true });
-  writeSafetensors(path.join(folder, weightsFile), tensors);
+  writeSafetensors(path.join(folder, weightsFile), tensors, { dtype });
 }
 
 /** Name and shape of every tensor of the model. */
