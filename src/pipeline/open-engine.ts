@@ -3,6 +3,7 @@ import { type DeviceSection, nativeSection, webgpuSection } from "../config/sect
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
+import type { ModelConfig } from "../model/config.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { loadCompute } from "../model/load.ts";
 import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
@@ -21,6 +22,7 @@ export interface EngineModelOptions {
 }
 
 export interface EngineModel {
+  config: ModelConfig;
   engine: Engine;
   dialect: Dialect;
   /** Frees everything, when the step under way is done. */
@@ -56,6 +58,7 @@ export async function openEngine(place: string, options: EngineModelOptions): Pr
     const loraRank = model.adapter?.lora.rank ?? 0;
     const engine = new Engine({ device, config, loraRank, weights, maxConversations, contextLimit });
     return {
+      config,
       engine,
       dialect: { tokenizer, template, stopTokens: config.eosTokenIds },
       async close() {

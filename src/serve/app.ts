@@ -6,10 +6,13 @@ import { z } from "zod";
 import { type HttpApp, type HttpAppOptions, type HttpContext, httpApp, readBody } from "../env/wire/http-app.ts";
 import { ApiError, asApiError, refused } from "./api-error.ts";
 import { type CompletionModel, complete, promptOf } from "./completion.ts";
+import type { Places } from "./places.ts";
 import { type ChatRequest, parseRequest } from "./request.ts";
 import { newIdentity, StreamedAnswer, WholeAnswer } from "./wire.ts";
 
 export interface ServedModel extends CompletionModel {
+  places: Places;
+  maxConversations: number;
   /** As clients name it. */
   name: string;
   created: number;
@@ -20,7 +23,7 @@ export interface ModelAppOptions extends Pick<HttpAppOptions, "token" | "maxBody
   ending: AbortSignal;
   /** No new request is taken. */
   draining: () => boolean;
-  /** One request more is being answered, or one less. */
+  /** One request more is being answered, or one less: its last byte is out, or its client gone. */
   onBusy?: (by: 1 | -1) => void;
   /** What went wrong in here, not in the request. */
   log: (line: string) => void;
@@ -61,20 +64,23 @@ export function modelApp(model: ServedModel, options: ModelAppOptions): HttpApp 
 
   app.post("/v1/chat/completions", async (c) => {
     if (draining()) throw new ApiError(503, "the server is stopping", { code: "stopping", retryAfter: restartSeconds });
+    onBusy(1);
+    c.env.outgoing.once("close", () => onBusy(-1));
     const request = parseRequest(await readBody(c, z.unknown()));
     checkModel(model, request);
     const prompt = promptOf(model, request);
     const gone = AbortSignal.any([ending, goneSignal(c)]);
+    await model.places.take(request.choices, gone);
+    const release = () => model.places.release(request.choices);
     const identity = newIdentity(model.name);
     const { tokenizer } = model.dialect;
-    onBusy(1);
     if (!request.stream) {
       try {
         const answer = new WholeAnswer(request.choices);
         await complete(model, request, prompt, answer, gone);
         return c.json(answer.body(identity, request, prompt, tokenizer));
       } finally {
-        onBusy(-1);
+        release();
       }
     }
     return streamSSE(c, async (stream) => {
@@ -93,7 +99,7 @@ export function modelApp(model: ServedModel, options: ModelAppOptions): HttpApp 
         // The status is long sent; clients of OpenAI's look for this.
         send(JSON.stringify(noted(error).body));
       } finally {
-        onBusy(-1);
+        release();
       }
       await written;
     });

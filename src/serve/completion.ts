@@ -6,7 +6,6 @@ import type { Conversation, Engine } from "../generate/engine.ts";
 import type { Dialect } from "../pipeline/dialect.ts";
 import { Answer, type Delta } from "./answer.ts";
 import { ApiError } from "./api-error.ts";
-import type { Places } from "./places.ts";
 import type { ChatRequest } from "./request.ts";
 import { type SampledToken, sampleAnswer, seedWords } from "./sample.ts";
 
@@ -22,8 +21,6 @@ export interface ChoiceEvents {
 export interface CompletionModel {
   engine: Engine;
   dialect: Dialect;
-  places: Places;
-  maxConversations: number;
 }
 
 /** @throws ApiError 400 for a prompt that the context cannot hold, or that the chat template refuses. */
@@ -39,7 +36,7 @@ export function promptOf({ engine, dialect }: CompletionModel, { messages, tools
 
 /**
  * Ends early, with the signal's reason, when it is aborted: the conversations are closed in the step under way.
- * @throws ApiError 503 when too many wait.
+ * The caller holds a place for every choice.
  */
 export async function complete(
   model: CompletionModel,
@@ -48,8 +45,8 @@ export async function complete(
   events: ChoiceEvents,
   signal: AbortSignal,
 ): Promise<void> {
-  const { engine, places } = model;
-  await places.take(request.choices, signal);
+  const { engine } = model;
+  signal.throwIfAborted();
   const open: Conversation[] = [];
   const close = () => {
     for (const conversation of open) conversation.close();
@@ -67,7 +64,6 @@ export async function complete(
   } finally {
     signal.removeEventListener("abort", close);
     close();
-    places.release(request.choices);
   }
 }
 

@@ -36,6 +36,9 @@ export interface RunningServer {
 /** Milliseconds that what runs has to end when the server stops. */
 const defaultGraceMs = 30_000;
 
+/** Milliseconds for the end of an answer that was cut off. */
+const lastWordsMs = 1000;
+
 /** @throws AgentRLError USAGE for an address that would let others in without a key, or that cannot be had. */
 export async function serveModel(
   { engine, dialect }: Pick<EngineModel, "engine" | "dialect">,
@@ -72,18 +75,19 @@ export async function serveModel(
       draining = true;
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
+      const late = setTimeout(() => ending.abort(stopping()), graceMs);
+      // Who does not read its answer is not waited for.
+      const cut = setTimeout(() => server.closeAllConnections(), graceMs + lastWordsMs);
       if (busy > 0) {
-        const idle = new Promise<void>((resolve) => {
+        await new Promise<void>((resolve) => {
           whenIdle = resolve;
         });
-        const late = setTimeout(() => ending.abort(stopping()), graceMs);
-        await idle;
-        clearTimeout(late);
       }
-      // Answers that are still being written go out; who does not read them is not waited for.
-      const cut = setTimeout(() => server.closeAllConnections(), 1000);
-      await closed;
+      clearTimeout(late);
       clearTimeout(cut);
+      // Clients keep theirs open for a next request.
+      server.closeAllConnections();
+      await closed;
     },
   };
 }
