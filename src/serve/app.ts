@@ -35,19 +35,25 @@ const restartSeconds = 5;
 export function modelApp(model: ServedModel, options: ModelAppOptions): HttpApp {
   const { token, maxBodyBytes, ending, draining, onBusy = () => {}, log } = options;
   /** The engine stands still after a fault: whoever watches is to know. */
-  let fault: ApiError | undefined;
+  let fault: string | undefined;
 
   const noted = (error: unknown): ApiError => {
     const known = asApiError(error);
-    if (known.status !== 500) return known;
-    fault = known;
-    log(error instanceof Error ? (error.stack ?? error.message) : String(error));
+    if (known.status === 500) log(error instanceof Error ? (error.stack ?? error.message) : String(error));
     return known;
+  };
+  const compute = async (...work: Parameters<typeof complete>): Promise<void> => {
+    try {
+      await complete(...work);
+    } catch (error) {
+      if (!(error instanceof ApiError)) fault = asApiError(error).message;
+      throw error;
+    }
   };
   const app = httpApp({ token, maxBodyBytes, open: ["/health"], answer: (error, c) => answerError(noted(error), c) });
 
   app.get("/health", (c) => {
-    if (fault !== undefined) return c.json({ status: "failed", error: fault.message }, 503);
+    if (fault !== undefined) return c.json({ status: "failed", error: fault }, 503);
     if (draining()) return c.json({ status: "stopping" }, 503);
     const { engine, places } = model;
     return c.json({ status: "ok", conversations: engine.openConversations, waiting: places.waiting });
@@ -69,7 +75,7 @@ export function modelApp(model: ServedModel, options: ModelAppOptions): HttpApp 
     const request = parseRequest(await readBody(c, z.unknown()));
     checkModel(model, request);
     const prompt = promptOf(model, request);
-    const gone = AbortSignal.any([ending, goneSignal(c)]);
+    const gone = goneSignal(c, ending);
     await model.places.take(request.choices, gone);
     const release = () => model.places.release(request.choices);
     const identity = newIdentity(model.name);
@@ -77,7 +83,7 @@ export function modelApp(model: ServedModel, options: ModelAppOptions): HttpApp 
     if (!request.stream) {
       try {
         const answer = new WholeAnswer(request.choices);
-        await complete(model, request, prompt, answer, gone);
+        await compute(model, request, prompt, answer, gone);
         return c.json(answer.body(identity, request, prompt, tokenizer));
       } finally {
         release();
@@ -92,7 +98,7 @@ export function modelApp(model: ServedModel, options: ModelAppOptions): HttpApp 
       const answer = new StreamedAnswer(identity, request, prompt, tokenizer, (chunk) => send(JSON.stringify(chunk)));
       try {
         answer.start();
-        await complete(model, request, prompt, answer, gone);
+        await compute(model, request, prompt, answer, gone);
         answer.finish();
         send("[DONE]");
       } catch (error) {
@@ -124,13 +130,17 @@ function checkModel({ name, maxConversations }: ServedModel, request: ChatReques
   }
 }
 
-/** Aborted when the client has gone away before it had its answer. */
-function goneSignal(c: HttpContext): AbortSignal {
+/** Aborted when the client has gone away before it had its answer, or when the server ends what runs. */
+function goneSignal(c: HttpContext, ending: AbortSignal): AbortSignal {
   const gone = new AbortController();
   const { outgoing } = c.env;
+  const end = () => gone.abort(ending.reason);
   const look = () => {
+    ending.removeEventListener("abort", end);
     if (!outgoing.writableFinished) gone.abort(new ApiError(499, "the client has gone away", { code: "cancelled" }));
   };
+  if (ending.aborted) end();
+  ending.addEventListener("abort", end);
   if (outgoing.destroyed) look();
   else outgoing.once("close", look);
   return gone.signal;

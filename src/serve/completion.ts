@@ -2,10 +2,12 @@
  * One request, computed: the prompt is fed once, each further choice forks it, and every token is told as it is sampled.
  * Token n of choice i is a pure function of (weights, prompt, sampling, seed, i, n), whatever else the engine computes.
  */
+import type { Message, ToolSpec } from "../env/environment.ts";
+import { AgentRLError, oneLine } from "../errors.ts";
 import type { Conversation, Engine } from "../generate/engine.ts";
 import type { Dialect } from "../pipeline/dialect.ts";
 import { Answer, type Delta } from "./answer.ts";
-import { ApiError } from "./api-error.ts";
+import { ApiError, refused } from "./api-error.ts";
 import type { ChatRequest } from "./request.ts";
 import { type SampledToken, sampleAnswer, seedWords } from "./sample.ts";
 
@@ -25,13 +27,24 @@ export interface CompletionModel {
 
 /** @throws ApiError 400 for a prompt that the context cannot hold, or that the chat template refuses. */
 export function promptOf({ engine, dialect }: CompletionModel, { messages, tools }: ChatRequest): Uint32Array {
-  const prompt = dialect.template.renderPrompt(messages, tools);
+  const prompt = rendered(dialect, messages, tools);
   if (prompt.length < engine.contextLimit) return prompt;
   throw new ApiError(
     400,
     `This model's maximum context length is ${engine.contextLimit} tokens; the messages are ${prompt.length}, and leave no room for an answer.`,
     { param: "messages", code: "context_length_exceeded" },
   );
+}
+
+function rendered({ template }: Dialect, messages: readonly Message[], tools: readonly ToolSpec[]): Uint32Array {
+  try {
+    return template.renderPrompt(messages, tools);
+  } catch (error) {
+    // What templates refuse, and JSON that is nested deeper than the stack.
+    const known = error instanceof AgentRLError && error.code === "TOKENIZER";
+    if (!known && !(error instanceof RangeError)) throw error;
+    throw refused("messages", `the chat template cannot be applied: ${oneLine(error.message)}`, "invalid_value");
+  }
 }
 
 /**

@@ -34,14 +34,14 @@ export function toMessages(messages: readonly WireMessage[]): Message[] {
       role: "assistant",
       content,
       ...named,
-      ...(thinking != null && { thinking }),
+      ...(thinking !== undefined && { thinking }),
       ...(toolCalls.length > 0 && { toolCalls }),
     };
   });
 }
 
 function textOf(content: WireMessage["content"]): string {
-  if (content == null) return "";
+  if (content === undefined) return "";
   return typeof content === "string" ? content : content.map(({ text }) => text).join("\n");
 }
 

@@ -62,20 +62,27 @@ const message = z.discriminatedUnion(
     z.strictObject({ role: z.literal("user"), ...said }),
     z.strictObject({
       role: z.literal("assistant"),
-      content: content.nullish(),
+      content: content.optional(),
       name: z.string().optional(),
-      reasoning_content: z.string().nullish(),
-      refusal: z.null("refusals are not known here").optional(),
+      reasoning_content: z.string().optional(),
+      refusal: z.never("refusals are not known here").optional(),
+      // What clients add to an answer, and send back with it.
+      annotations: z.unknown().optional(),
+      parsed: z.unknown().optional(),
       tool_calls: z
         .array(
           z.strictObject({
             id: z.string().min(1),
             type: z.literal("function").optional(),
             index: z.int().optional(),
-            function: z.strictObject({ name: z.string(), arguments: z.string() }),
+            function: z.strictObject({
+              name: z.string(),
+              arguments: z.string(),
+              parsed_arguments: z.unknown().optional(),
+            }),
           }),
         )
-        .nullish(),
+        .optional(),
     }),
     z.strictObject({ role: z.literal("tool"), content, tool_call_id: z.string(), name: z.string().optional() }),
   ],

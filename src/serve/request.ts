@@ -3,6 +3,7 @@ import { randomInt } from "node:crypto";
 import { z } from "zod";
 import type { Message, ToolSpec } from "../env/environment.ts";
 import type { Sampling } from "../generate/sampling.ts";
+import { isRecord } from "../text/formats/format.ts";
 import { ApiError, refused } from "./api-error.ts";
 import { toMessages } from "./messages.ts";
 import { type ChatRequestBody, chatRequest } from "./request-schema.ts";
@@ -59,10 +60,16 @@ export function parseRequest(body: unknown): ChatRequest {
   };
 }
 
-/** Clients write null for what they leave to the server. */
+/** Clients write null for what they leave to the server, and send a message back with all the nulls that it came with. */
 function withoutNulls(body: unknown): unknown {
-  if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+  if (!isRecord(body)) return body;
+  const given = droppedNulls(body);
+  return Array.isArray(given.messages) ? { ...given, messages: given.messages.map(droppedNulls) } : given;
+}
+
+function droppedNulls<T>(value: T): T {
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as T;
 }
 
 function refusalOf(issue: z.core.$ZodIssue | undefined): ApiError {

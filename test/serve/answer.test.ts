@@ -50,7 +50,7 @@ describe("Answer", () => {
         const { text, calls, thinking = "" } = template.parseTurn(tokenizer.decode(ids), []).action;
         expect(read(new Answer({ dialect, tools: [], readCalls: true }), ids)).toEqual({ thinking, text, calls });
       }),
-      { numRuns: 400 },
+      { numRuns: 200 },
     );
   });
 
@@ -69,7 +69,7 @@ describe("Answer", () => {
           expect(answer.ended).toBe(places.length > 0);
         },
       ),
-      { numRuns: 400 },
+      { numRuns: 200 },
     );
   });
 
@@ -146,7 +146,7 @@ describe("messages", () => {
         },
         {
           role: "assistant",
-          content: null,
+          content: "",
           reasoning_content: "hm",
           tool_calls: [call("x", "f", '{"k":1}'), call("y", "g", "[")],
         },

@@ -72,7 +72,7 @@ describe("agentrl chat --task", () => {
 
 describe("agentrl chat", () => {
   it("answers line by line, begins anew, and ends at the input's end", async () => {
-    const options = ["--threads", "1", "--max-tokens", "6", "--temperature", "0"];
+    const options = ["--threads", "1", "--max-tokens", "12", "--temperature", "1"];
     const { child, ended } = start("chat", tiny, "--system", "Be brief.", ...options);
     child.stdin.end("hello\nhello\n/reset\nhello\n/what\n");
     const { code, said } = await ended;
