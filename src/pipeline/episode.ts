@@ -1,6 +1,6 @@
 /**
  * One episode: an environment session and a conversation take turns until one of them ends it. Training, evaluation
- * and (later) serving run this same loop, so what is measured is what is trained.
+ * and `agentrl chat` run this same loop, so what is measured and shown is what is trained.
  */
 import { currentPolicy } from "../config/cross-policy.ts";
 import type { Action, EndReason, Environment, Message, Session } from "../env/environment.ts";
