@@ -53,10 +53,10 @@ export function addChat(program: Command): void {
     )
     .option("--play", "play yourself: type calls, or text")
     .option("--auto", "let the model go on without waiting for Enter")
-    .option("--temperature <t>", "sample at this temperature; default: 0 with a task, else 0.7", numberFrom(0))
+    .option("--temperature <t>", "sample at this temperature; default: 0 with a task, else 0.7", numberFrom(0, 10))
     .option("--top-k <n>", "sample from the n likeliest tokens", wholeNumber(1))
-    .option("--top-p <p>", "sample from the likeliest tokens that have this probability together", numberFrom(0))
-    .option("--min-p <p>", "sample from tokens at least this probable beside the likeliest", numberFrom(0))
+    .option("--top-p <p>", "sample from the likeliest tokens that have this probability together", numberFrom(0, 1))
+    .option("--min-p <p>", "sample from tokens at least this probable beside the likeliest", numberFrom(0, 1))
     .option(
       "--max-tokens <n>",
       "tokens of one answer; default: 128 with a task, else what the context leaves",

@@ -5,23 +5,25 @@ import { type Command, InvalidArgumentError } from "commander";
 import { AgentRLError } from "../errors.ts";
 import { diskError } from "../observe/metrics.ts";
 
-/** Parser of an option that takes a whole number of at least `least`. */
-export function wholeNumber(least: number): (text: string) => number {
+/** Parser of an option that takes a whole number from `least` to `most`. */
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
+  const expected = most === Number.MAX_SAFE_INTEGER ? `≥ ${least}` : `from ${least} to ${most}`;
   return (text) => {
     const value = Number(text);
-    if (text.trim() === "" || !Number.isSafeInteger(value) || value < least) {
-      throw new InvalidArgumentError(`Expected a whole number ≥ ${least}.`);
+    if (text.trim() === "" || !Number.isSafeInteger(value) || value < least || value > most) {
+      throw new InvalidArgumentError(`Expected a whole number ${expected}.`);
     }
     return value;
   };
 }
 
-/** Parser of an option that takes a number from `least` on. */
-export function numberFrom(least: number): (text: string) => number {
+/** Parser of an option that takes a number from `least` to `most`. */
+export function numberFrom(least: number, most = Number.POSITIVE_INFINITY): (text: string) => number {
+  const expected = Number.isFinite(most) ? `from ${least} to ${most}` : `≥ ${least}`;
   return (text) => {
     const value = Number(text);
-    if (text.trim() === "" || !Number.isFinite(value) || value < least) {
-      throw new InvalidArgumentError(`Expected a number ≥ ${least}.`);
+    if (text.trim() === "" || !Number.isFinite(value) || value < least || value > most) {
+      throw new InvalidArgumentError(`Expected a number ${expected}.`);
     }
     return value;
   };

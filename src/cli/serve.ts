@@ -30,7 +30,7 @@ export function addServe(program: Command): void {
     .argument("<model>", "model folder, adapter folder, run (its newest checkpoint), GGUF file, or a name on the Hub")
     .description("serve a model as OpenAI-compatible chat completions")
     .option("--host <address>", "address to listen on; beyond this machine only with --api-key-env", "127.0.0.1")
-    .option("--port <n>", "port; 0 takes a free one", wholeNumber(0), 8080)
+    .option("--port <n>", "port; 0 takes a free one", wholeNumber(0, 65_535), 8080)
     .option("--name <name>", "the model's name for clients; default: the last part of <model>, or its name on the Hub")
     .option("--context <n>", "tokens of a conversation; default: the model's own limit, at most 4096", wholeNumber(1))
     .option("--max-conversations <n>", "answers computed at once", wholeNumber(1), 8)

@@ -98,6 +98,7 @@ describe("agentrl chat", () => {
     [["--task", "kg", "--play", "--index", "9999999"], "There is no such task"],
     [["--task", "kg", "--play", "--level", "99"], "There is no such task"],
     [["expert"], "This is no model"],
+    [[tiny, "--top-p", "2"], "Expected a number from 0 to 1"],
   ])("%j is refused", async (args, why) => {
     const { code, stderr } = await inProcess("chat", ...args);
     expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
