@@ -102,7 +102,10 @@ export class Tokenizer {
   /** Ids of `text` as plain text: no control token, and none added before or after. */
   encodeText(text: string): Uint32Array {
     if (text === "") return new Uint32Array(0);
-    const ids = this.#content.encode(this.#nfc ? normalizeNfc(text) : text, { add_special_tokens: false }).ids as (number | undefined)[];
+    const ids = this.#content.encode(this.#nfc ? normalizeNfc(text) : text, { add_special_tokens: false }).ids as (
+      | number
+      | undefined
+    )[];
     if (ids.includes(undefined)) {
       throw new AgentRLError("TOKENIZER", "The tokenizer has no token for part of a text.", {
         got: text,
