@@ -59,16 +59,17 @@ function shortHash(data: Uint8Array | string): string {
 }
 
 /** Conversations of which text or ids differ, by their number. */
-function differing(family: string, template: ChatTemplate, hashes: readonly string[]): string[] {
+function differing(family: string, tokenizer: Tokenizer, template: ChatTemplate, hashes: readonly string[]): string[] {
   const found: string[] = [];
   golden.conversations.forEach((conversation, index) => {
     const { messages, tools } = shown(family, conversation);
     const ids = template.renderPrompt(messages, tools);
-    const got =
-      shortHash(template.promptText(messages, tools)) + shortHash(new Uint8Array(Uint32Array.from(ids).buffer));
+    // Where text is not normalised, ids say it exactly.
+    const text = tokenizer.json.normalizer ? template.promptText(messages, tools) : tokenizer.decode(ids);
+    const got = shortHash(text) + shortHash(new Uint8Array(Uint32Array.from(ids).buffer));
     if (got !== hashes[index]) {
-      const text = got.slice(0, 6) === hashes[index]!.slice(0, 6);
-      found.push(`${index}: ${text ? "ids" : "text"} ${template.promptText(messages, tools)}`);
+      const what = got.slice(0, 6) === hashes[index]!.slice(0, 6) ? "ids" : "text";
+      found.push(`${index}: ${what} of ${template.promptText(messages, tools)}`);
     }
   });
   return found;
@@ -89,7 +90,7 @@ describe.each(names)("%s", (name) => {
   });
 
   test("1,000 conversations have transformers' text and ids", () => {
-    expect(differing(name, template, hashes)).toEqual([]);
+    expect(differing(name, tokenizer, template, hashes)).toEqual([]);
   });
 });
 
@@ -259,7 +260,8 @@ describe.each(names)("the models' own: %s", (name) => {
   test.skipIf(missing)(
     `1,000 conversations${missing ? " (AGENTRL_FAMILIES names no folder of them)" : ""}`,
     () => {
-      expect(differing(name, ChatTemplate.load(folder, Tokenizer.load(folder)), golden.real[name]!)).toEqual([]);
+      const tokenizer = Tokenizer.load(folder);
+      expect(differing(name, tokenizer, ChatTemplate.load(folder, tokenizer), golden.real[name]!)).toEqual([]);
     },
     120_000,
   );
