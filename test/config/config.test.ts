@@ -365,6 +365,10 @@ describe("the sft config", () => {
     [base + fresh.replace("model: {", "model: {path: model, "), /Both model.path and model.new/],
     [base + fresh.replace("heads: 4", "heads: 4, vocabSize: 512"), /model.new.vocabSize has no effect/],
     [base + fresh.replace("kvHeads: 2", "kvHeads: 3"), /do not divide/],
+    [
+      base + fresh.replace("model: {", "model: {toolFormat: json, ").replace(/tokenizer.*/, ""),
+      /toolFormat has no effect/,
+    ],
     [base + fresh.replace("headDim: 16", "headDim: 15"), /a multiple of 2/],
     [`${base}model: {path: model}\ntokenizer: model\n`, /tokenizer has no effect/],
     [`${base}${fresh}epochs: 1\nsteps: 5\n`, /Both epochs and steps/],
