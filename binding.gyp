@@ -69,16 +69,16 @@
           "type": "static_library",
           "sources": ["<@(kernel_sources)"],
           "defines": ["AGENTRL_ISA=avx2", "AGENTRL_ISA_AVX2"],
-          "cflags": ["-mavx2", "-mfma"],
-          "xcode_settings": { "OTHER_CFLAGS": ["-mavx2", "-mfma"] }
+          "cflags": ["-mavx2", "-mfma", "-mf16c"],
+          "xcode_settings": { "OTHER_CFLAGS": ["-mavx2", "-mfma", "-mf16c"] }
         },
         {
           "target_name": "cpu_avx512",
           "type": "static_library",
           "sources": ["<@(kernel_sources)"],
           "defines": ["AGENTRL_ISA=avx512", "AGENTRL_ISA_AVX512"],
-          "cflags": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma", "-mprefer-vector-width=512"],
-          "xcode_settings": { "OTHER_CFLAGS": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma"] }
+          "cflags": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma", "-mf16c", "-mprefer-vector-width=512"],
+          "xcode_settings": { "OTHER_CFLAGS": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma", "-mf16c"] }
         }
       ]
     }],

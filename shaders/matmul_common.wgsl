@@ -4,14 +4,19 @@
 //
 // Every element is one chain of fma() over k in ascending order, so all kernels and tiles give the same bits. Leading
 // dimensions and offsets are in elements. VECTOR_A, VECTOR_B: the operand's contiguous axis, its leading dimension and
-// its offset are multiples of four, and it is read four elements at a time; VECTOR_OUT: so is out written. HALF_B: b is f16.
+// its offset are multiples of four, and it is read four elements at a time; VECTOR_OUT: so is out written. B_TYPE: f32, f16
+// or bf16, whose numbers are computed with as f32.
 //
 // Kernels work on four neighbouring rows of a, or columns of b, at once. Their `places` in memory are computed before the
 // loop over k, since not every driver moves them there. At an edge the last row or column is repeated: nothing outside
 // the operands is read, and `finish` drops what does not exist.
 requires immediate_address_space;
-#if HALF_B
+#if B_TYPE == f16
 enable f16;
+#endif
+
+#if B_TYPE == bf16
+#include "bf16.wgsl"
 #endif
 
 struct Params {
@@ -36,11 +41,17 @@ var<immediate> p: Params;
 #else
 @group(0) @binding(1) var<storage, read> a: array<f32>;
 #endif
-#if HALF_B
+#if B_TYPE == f16
 #if VECTOR_B
 @group(0) @binding(2) var<storage, read> b: array<vec4h>;
 #else
 @group(0) @binding(2) var<storage, read> b: array<f16>;
+#endif
+#elif B_TYPE == bf16
+#if VECTOR_B
+@group(0) @binding(2) var<storage, read> b: array<vec2u>;
+#else
+@group(0) @binding(2) var<storage, read> b: array<u32>;
 #endif
 #elif VECTOR_B
 @group(0) @binding(2) var<storage, read> b: array<vec4f>;
@@ -112,15 +123,28 @@ fn a_block(places: vec4u, k: u32) -> mat4x4f {
 // ---- b ----
 
 #if VECTOR_B
-fn b_at(index: u32) -> f32 {
-  return f32(b[index / 4u][index % 4u]);
+#if B_TYPE == bf16
+fn b_run(index: u32) -> vec4f {
+  return widen4(b[index / 4u]);
 }
+fn b_at(index: u32) -> f32 {
+  return widen(b[index / 4u][index / 2u % 2u], index);
+}
+#else
 fn b_run(index: u32) -> vec4f {
   return vec4f(b[index / 4u]);
 }
+fn b_at(index: u32) -> f32 {
+  return f32(b[index / 4u][index % 4u]);
+}
+#endif
 #else
 fn b_at(index: u32) -> f32 {
+#if B_TYPE == bf16
+  return widen(b[index / 2u], index);
+#else
   return f32(b[index]);
+#endif
 }
 fn b_run(index: u32) -> vec4f {
   return vec4f(b_at(index), b_at(index + 1u), b_at(index + 2u), b_at(index + 3u));

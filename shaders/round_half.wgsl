@@ -1,4 +1,4 @@
-// out = x rounded to f16; HALF: out is f16. IN_PLACE: out holds the values.
+// out = x rounded to TO, f16 or bf16. HALF: out is f16, and so is TO. IN_PLACE: out holds the values.
 #if HALF
 enable f16;
 #endif
@@ -18,6 +18,14 @@ var<immediate> p: Params;
 @group(0) @binding(1) var<storage, read> x: array<u32>;
 #endif
 
+fn nearest(bits: u32) -> u32 {
+#if TO == f16
+  return half_bits(bits);
+#else
+  return bf16_bits(bits);
+#endif
+}
+
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3u,
@@ -31,9 +39,9 @@ fn main(
 #if HALF
       out[i] = half(x[i]);
 #elif IN_PLACE
-      out[i] = half_bits(out[i]);
+      out[i] = nearest(out[i]);
 #else
-      out[i] = half_bits(x[i]);
+      out[i] = nearest(x[i]);
 #endif
     }
   }

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "numbers.h"
+
 namespace agentrl {
 
 /** A typed array: where and how long. */
@@ -16,6 +18,14 @@ struct Span {
   T* data = nullptr;
   size_t length = 0;
   const char* name = "";
+  bool absent = false;
+};
+
+/** Numbers of 32 or 16 bits. */
+struct Numbers {
+  Stored stored;
+  size_t length;
+  const char* name;
 };
 
 /** Thrown by Args, turned into a TypeError or RangeError with the same fields. */
@@ -39,13 +49,33 @@ class Args {
   // In order of the call.
   Span<float> f32(const char* name) { return typed<float>(name, napi_float32_array, "a Float32Array"); }
   Span<uint32_t> u32(const char* name) { return typed<uint32_t>(name, napi_uint32_array, "a Uint32Array"); }
-  /** data is null when the argument is undefined or null. */
+  /** Of length 0 and without data when the argument is undefined or null; for `needOrNull`. */
   Span<float> f32OrNull(const char* name) {
     napi_valuetype type = napi_undefined;
     if (next_ < count_) napi_typeof(env_, values_[next_], &type);
     if (type != napi_undefined && type != napi_null) return f32(name);
     next_++;
-    return {nullptr, 0, name};
+    return {nullptr, 0, name, true};
+  }
+  /** "f32", "f16" or "bf16". */
+  Number numberType(const char* name) {
+    const std::string type = text(name);
+    if (type == "f32") return Number::f32;
+    if (type == "f16") return Number::f16;
+    if (type == "bf16") return Number::bf16;
+    throw ArgumentError{true, name, type, "f32, f16 or bf16"};
+  }
+  /** Two arguments: a Float32Array or Uint16Array, and the type of its numbers. */
+  Numbers numbers(const char* name) {
+    const size_t at = next_++;
+    const Number type = numberType(name);
+    const size_t behind = next_;
+    next_ = at;
+    const auto read = [&](const auto& span) { return Numbers{{span.data, type}, span.length, name}; };
+    const Numbers result =
+        type == Number::f32 ? read(f32(name)) : read(typed<uint16_t>(name, napi_uint16_array, "a Uint16Array"));
+    next_ = behind;
+    return result;
   }
   double number(const char* name) {
     double value = 0;
@@ -79,10 +109,17 @@ class Args {
   /** The span must hold `elements`; `shape` in words, such as "m * k". */
   template <typename T>
   static T* need(const Span<T>& span, size_t elements, const char* shape) {
-    if (span.length < elements)
-      throw ArgumentError{true, span.name, std::to_string(span.length) + " elements",
-                          "at least " + std::to_string(elements) + " (" + shape + ")"};
+    checkLength(span, elements, shape);
     return span.data;
+  }
+  static Stored need(const Numbers& numbers, size_t elements, const char* shape) {
+    checkLength(numbers, elements, shape);
+    return numbers.stored;
+  }
+  /** The same for what may be left out. */
+  template <typename T>
+  static T* needOrNull(const Span<T>& span, size_t elements, const char* shape) {
+    return span.absent ? nullptr : need(span, elements, shape);
   }
   /** The first `count` of ids lie in [0, limit). */
   static const uint32_t* below(const Span<uint32_t>& span, size_t count, size_t limit, const char* what) {
@@ -98,6 +135,13 @@ class Args {
   napi_value result() const { return result_; }
 
  private:
+  template <typename Run>
+  static void checkLength(const Run& run, size_t elements, const char* shape) {
+    if (run.length < elements)
+      throw ArgumentError{true, run.name, std::to_string(run.length) + " elements",
+                          "at least " + std::to_string(elements) + " (" + shape + ")"};
+  }
+
   template <typename T>
   Span<T> typed(const char* name, napi_typedarray_type wanted, const char* expected) {
     napi_typedarray_type type;

@@ -1,5 +1,6 @@
 // What JavaScript sees of the CPU operators. Convention: the function is named as the method of `Device`; arguments are
-// the tensors in the order of the interface's fields, then the numbers and flags. src/device/addon.ts types them.
+// the tensors in the order of the interface's fields, one that may have 16 bits followed by the name of its type, then the
+// numbers and flags. src/device/addon.ts types them.
 #include <napi.h>
 
 #include "args.h"
@@ -94,11 +95,13 @@ Layout readLayout(Args& args) {
 
 void matmul(Args& args) {
   const Layout layout = readLayout(args);
-  const auto a = args.f32("a"), b = args.f32("b"), out = args.f32("out"), bias = args.f32OrNull("bias");
+  const auto a = args.f32("a");
+  const auto b = args.numbers("b");
+  const auto out = args.f32("out"), bias = args.f32OrNull("bias");
   const size_t m = args.size("m"), n = args.size("n"), k = args.size("k");
   const bool accumulate = args.flag("accumulate");
   kernels().matmul({layout, args.need(a, m * k, "m * k"), args.need(b, k * n, "k * n"), args.need(out, m * n, "m * n"),
-                    bias.data == nullptr ? nullptr : args.need(bias, n, "n"), accumulate, m, n, k},
+                    args.needOrNull(bias, n, "n"), accumulate, m, n, k},
                    pool());
 }
 
@@ -123,13 +126,14 @@ void openblasMatmul(Args& args) {
 // ---- Rows ----
 
 void embed(Args& args) {
-  const auto table = args.f32("table");
+  const auto table = args.numbers("table");
   const auto ids = args.u32("ids");
   const auto out = args.f32("out");
   const size_t rows = args.size("rows"), dim = args.size("dim"), vocab = args.size("vocab");
   args.need(ids, rows, "rows");
-  gatherRows(args.need(table, vocab * dim, "vocab * dim"), args.below(ids, rows, vocab, "vocab"),
-             args.need(out, rows * dim, "rows * dim"), rows, dim, pool());
+  kernels().embed({args.need(table, vocab * dim, "vocab * dim"), args.below(ids, rows, vocab, "vocab"),
+                   args.need(out, rows * dim, "rows * dim"), rows, dim},
+                  pool());
 }
 
 void embedBackward(Args& args) {
@@ -182,10 +186,22 @@ void add(Args& args) {
                 pool());
 }
 
-void roundHalf(Args& args) {
+void scale(Args& args) {
   const auto x = args.f32("x"), out = args.f32("out");
+  const auto factor = static_cast<float>(args.number("factor"));
   const size_t length = args.size("length");
-  kernels().roundHalf({args.need(x, length, "length"), args.need(out, length, "length"), length}, pool());
+  kernels().scale({args.need(x, length, "length"), args.need(out, length, "length"), factor, length}, pool());
+}
+
+void roundHalf(Args& args) {
+  const auto x = args.f32("x");
+  const auto out = args.numbers("out");
+  const Number rounded = args.numberType("dtype");
+  const size_t length = args.size("length");
+  if (rounded == Number::f32 || (out.stored.type != Number::f32 && out.stored.type != rounded))
+    throw ArgumentError{true, "dtype", "another type than out's", "f16 or bf16, out's own where that has 16 bits"};
+  const Stored to = args.need(out, length, "length");
+  kernels().roundHalf({args.need(x, length, "length"), const_cast<void*>(to.data), to.type, rounded, length}, pool());
 }
 
 void swiglu(Args& args) {
@@ -226,6 +242,7 @@ void RegisterCpu(Napi::Env env, Napi::Object exports) {
   on("scatterRows", scatterRows);
   on("kvWrite", kvWrite);
   on("add", add);
+  on("scale", scale);
   on("roundHalf", roundHalf);
   on("swiglu", swiglu);
   on("swigluBackward", swigluBackward);

@@ -19,12 +19,12 @@ void rmsNorm(Args& args) {
 
 void rmsNormBackward(Args& args) {
   const auto x = args.f32("x"), weight = args.f32("weight"), invRms = args.f32("invRms"), dOut = args.f32("dOut");
-  const auto dX = args.f32("dX"), dWeight = args.f32("dWeight");
+  const auto dX = args.f32("dX"), dWeight = args.f32OrNull("dWeight");
   const size_t rows = args.size("rows"), dim = args.size("dim");
   const bool accumulate = args.flag("accumulate");
   kernels().rmsNormBackward({args.need(x, rows * dim, "rows * dim"), args.need(weight, dim, "dim"),
                              args.need(invRms, rows, "rows"), args.need(dOut, rows * dim, "rows * dim"),
-                             args.need(dX, rows * dim, "rows * dim"), args.need(dWeight, dim, "dim"), rows, dim,
+                             args.need(dX, rows * dim, "rows * dim"), args.needOrNull(dWeight, dim, "dim"), rows, dim,
                              accumulate},
                             Pool::shared());
 }

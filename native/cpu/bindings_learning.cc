@@ -6,14 +6,15 @@ namespace agentrl {
 
 namespace {
 
-/** hidden and weight, then (at the end of the call) tied, rows, dim, vocab. */
+/** hidden and weight (of any type), then (at the end of the call) tied, rows, dim, vocab. */
 struct HeadTensors {
-  Span<float> hidden, weight;
+  Span<float> hidden;
+  Numbers weight;
 };
 
 HeadTensors headTensors(Args& args) {
   const auto hidden = args.f32("hidden");
-  return {hidden, args.f32("weight")};
+  return {hidden, args.numbers("weight")};
 }
 
 HeadShape headShape(Args& args, const HeadTensors& tensors) {
@@ -57,7 +58,7 @@ void headBackward(Args& args) {
   const auto targets = args.u32("targets");
   const auto temperatures = args.f32("temperatures"), lse = args.f32("lse"), entropies = args.f32("entropies");
   const auto dLogProbs = args.f32("dLogProbs"), dEntropies = args.f32("dEntropies");
-  const auto dHidden = args.f32("dHidden"), dWeight = args.f32("dWeight");
+  const auto dHidden = args.f32("dHidden"), dWeight = args.f32OrNull("dWeight");
   const HeadShape shape = headShape(args, tensors);
   const size_t rows = shape.rows;
   args.need(targets, rows, "rows");
@@ -65,7 +66,7 @@ void headBackward(Args& args) {
       {shape, args.below(targets, rows, shape.vocab, "vocab"), needTemperatures(args, temperatures, rows, false),
        args.need(lse, rows, "rows"), args.need(entropies, rows, "rows"), args.need(dLogProbs, rows, "rows"),
        args.need(dEntropies, rows, "rows"), args.need(dHidden, rows * shape.dim, "rows * dim"),
-       args.need(dWeight, shape.vocab * shape.dim, "vocab * dim")},
+       args.needOrNull(dWeight, shape.vocab * shape.dim, "vocab * dim")},
       Pool::shared());
 }
 

@@ -38,6 +38,7 @@ const Kernels* available(size_t i) {
     size_t n = 0;
 #if defined(AGENTRL_X86)
     __builtin_cpu_init();
+    // What has AVX2 has F16C; not every compiler can be asked for the latter.
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq"))
       list[n++] = &avx512::kTable;

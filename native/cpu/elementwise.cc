@@ -1,4 +1,4 @@
-// add, rounding to float16 and SwiGLU: one pass over memory, split over elements.
+// add, scale, rounding to 16 bits and SwiGLU: one pass over memory, split over elements.
 #include <algorithm>
 #include <bit>
 
@@ -23,16 +23,46 @@ AGENTRL_INLINE void lanes(size_t begin, size_t end, const Fn& fn) {
 // Bit patterns of float32.
 constexpr uint32_t kSign = 0x80000000;
 constexpr uint32_t kInfinity = 0x7f800000;
-constexpr uint32_t kSmallestNormalHalf = 0x38800000;  // 2^-14
-constexpr uint32_t kLargestHalf = 0x477fe000;         // 65504
+constexpr uint32_t kQuiet = 0x00400000;  // set in a NaN, so that it stays one without its lower half
 
-/** The nearest float16, ties to even, as a float32: float16 has 13 bits less. */
-AGENTRL_INLINE uint32_t nearestHalf(uint32_t bits) {
+/** What float32 is rounded to: bits dropped of its fraction; the smallest normal number and the largest, as float32. */
+struct ToF16 {
+  static constexpr uint32_t kDropped = 13, kSmallest = 0x38800000, kLargest = 0x477fe000;  // 2^-14, 65504
+  /** The 16 bits of such a number. Exponents start 112 below float32's. */
+  static uint16_t encode(uint32_t bits) {
+    const uint32_t magnitude = bits & ~kSign;
+    const uint32_t finite = magnitude == 0 ? 0 : (magnitude - (112u << 23)) >> 13;
+    return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude > kInfinity ? 0x7e00 : finite));
+  }
+};
+struct ToBf16 {
+  static constexpr uint32_t kDropped = 16, kSmallest = 0x00800000, kLargest = 0x7f7f0000;  // 2^-126, 2^128 - 2^120
+  static uint16_t encode(uint32_t bits) { return static_cast<uint16_t>(bits >> 16); }
+};
+
+/** The nearest number of that type, ties to even, as a float32. */
+template <typename To>
+AGENTRL_INLINE uint32_t nearest(uint32_t bits) {
+  constexpr uint32_t kUnit = uint32_t{1} << To::kDropped;
   const uint32_t magnitude = bits & ~kSign;
-  const uint32_t rounded = (magnitude + 0xfff + (magnitude >> 13 & 1)) & ~uint32_t{0x1fff};
-  const uint32_t finite = std::min(rounded, kLargestHalf) | (bits & kSign);
-  const uint32_t number = magnitude < kSmallestNormalHalf ? 0 : finite;
-  return magnitude > kInfinity ? bits : number;
+  const uint32_t rounded = (magnitude + (kUnit / 2 - 1) + (magnitude >> To::kDropped & 1)) & ~(kUnit - 1);
+  const uint32_t finite = std::min(rounded, To::kLargest) | (bits & kSign);
+  const uint32_t number = magnitude < To::kSmallest ? 0 : finite;
+  return magnitude > kInfinity ? bits | kQuiet : number;
+}
+
+template <typename To>
+void roundTo(const RoundHalfArgs& x, Pool& pool) {
+  pool.parallelFor(x.length, kGrain, [&](size_t begin, size_t end) {
+    const auto at = [&](size_t i) __attribute__((always_inline)) { return nearest<To>(std::bit_cast<uint32_t>(x.x[i])); };
+    if (x.stored == Number::f32) {
+      auto* out = static_cast<float*>(x.out);
+      for (size_t i = begin; i < end; i++) out[i] = std::bit_cast<float>(at(i));
+    } else {
+      auto* out = static_cast<uint16_t*>(x.out);
+      for (size_t i = begin; i < end; i++) out[i] = To::encode(at(i));
+    }
+  });
 }
 
 /** 1 / (1 + e^-x) */
@@ -46,10 +76,15 @@ void add(const AddArgs& x, Pool& pool) {
   });
 }
 
-void roundHalf(const RoundHalfArgs& x, Pool& pool) {
+void scale(const ScaleArgs& x, Pool& pool) {
+  const V factor = set1(x.factor);
   pool.parallelFor(x.length, kGrain, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; i++) x.out[i] = std::bit_cast<float>(nearestHalf(std::bit_cast<uint32_t>(x.x[i])));
+    lanes(begin, end, [&](size_t i, size_t n) { store(x.out + i, mul(load(x.x + i, n), factor), n); });
   });
+}
+
+void roundHalf(const RoundHalfArgs& x, Pool& pool) {
+  return x.rounded == Number::f16 ? roundTo<ToF16>(x, pool) : roundTo<ToBf16>(x, pool);
 }
 
 void swiglu(const SwigluArgs& x, Pool& pool) {

@@ -1,10 +1,27 @@
-// Gradient of the embedding: rows are added in ascending order for every table row. Threads own bands of columns, so
-// no two of them touch one element.
+// The embedding and its gradient.
 #include "kernels.h"
 #include "simd.h"
 
 namespace agentrl::AGENTRL_ISA {
 
+void embed(const EmbedArgs& x, Pool& pool) {
+  // Rows per chunk: at least some 128 KiB of copying.
+  const size_t grain = 1 + 32768 / (x.dim + 1);
+  withType(x.table, [&](const auto* table) {
+    pool.parallelFor(x.rows, grain, [&](size_t begin, size_t end) {
+      for (size_t r = begin; r < end; r++) {
+        const auto* from = table + x.ids[r] * x.dim;
+        float* to = x.out + r * x.dim;
+        size_t i = 0;
+        for (; i + kLanes <= x.dim; i += kLanes) store(to + i, load(from + i));
+        if (i < x.dim) store(to + i, load(from + i, x.dim - i), x.dim - i);
+      }
+    });
+  });
+}
+
+// Rows are added in ascending order for every table row. Threads own bands of columns, so no two of them touch one
+// element.
 void embedBackward(const EmbedBackwardArgs& x, Pool& pool) {
   constexpr size_t kBand = 4 * kLanes;
   const size_t bands = (x.dim + kBand - 1) / kBand;

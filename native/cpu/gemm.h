@@ -6,14 +6,15 @@
 namespace agentrl::AGENTRL_ISA {
 
 /**
- * c[m,n] = op(a) op(b), with bias and accumulate as in MatmulArgs; lda, ldb, ldc are the distances between rows as
- * stored. Every element of c is one chain of fused multiply-adds over k ascending, whatever the shape and the threads.
+ * c[m,n] = op(a) op(b), b of any type of number, with bias and accumulate as in MatmulArgs; lda, ldb, ldc are the distances between rows as
+ * stored. Every element of c is one chain of fused multiply-adds over k ascending, whatever the shape and the threads,
+ * and whatever b's numbers are stored in.
  */
 struct Gemm {
   Layout layout;
   const float* a;
   size_t lda;
-  const float* b;
+  Stored b;
   size_t ldb;
   float* c;
   size_t ldc;

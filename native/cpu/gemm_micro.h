@@ -20,11 +20,13 @@ constexpr int kTileVectors = 1;
 #endif
 constexpr size_t kPanel = kTileVectors * kLanes;
 
-struct Tile {
+/** B: what b consists of, float, F16 or Bf16. */
+template <typename B>
+struct TileOf {
   const float* a;
   // Distance in a between rows when a is stored by rows, between steps of k when it is stored by columns.
   size_t aStride;
-  const float* b;
+  const B* b;
   size_t bStride;
   float* c;
   size_t cStride;
@@ -34,10 +36,12 @@ struct Tile {
   size_t columns;  // columns that exist: the rest of the last vector is neither read nor written
 };
 
+using Tile = TileOf<float>;
+
 enum class AOrder { rows, columns };
 
-template <int Rows, int Vectors, AOrder Order, bool Tail>
-void tile(const Tile& t) {
+template <int Rows, int Vectors, AOrder Order, bool Tail, typename B = float>
+void tile(const TileOf<B>& t) {
   // All loops over rows and vectors are unrolled, so that the array lives in registers from beginning to end.
   V acc[Rows][Vectors];
   Mask masks[Vectors];
@@ -47,7 +51,7 @@ void tile(const Tile& t) {
       const size_t before = static_cast<size_t>(v) * kLanes;
       masks[v] = firstLanes(t.columns > before ? t.columns - before : 0);
     }
-  const auto loadAt = [&](const float* p, int v) {
+  const auto loadAt = [&](const auto* p, int v) __attribute__((always_inline)) {
     if constexpr (Tail)
       return load(p + v * kLanes, masks[v]);
     else
@@ -80,7 +84,7 @@ void tile(const Tile& t) {
     for (int g = 0; g < kPointers; g++) a[g] = reinterpret_cast<const char*>(t.a) + static_cast<size_t>(3 * g) * stride;
   else
     a[0] = reinterpret_cast<const char*>(t.a);
-  const float* b = t.b;
+  const B* b = t.b;
   const size_t bStride = t.bStride;
 
   const auto step = [&]() __attribute__((always_inline)) {

@@ -77,7 +77,7 @@ void accumulate(Softmax& state, const float* logits, size_t n, float inverseTemp
 void logits(const HeadShape& x, size_t row, size_t rows, size_t column, size_t columns, float* out, size_t outStride,
             Pool& pool) {
   const float* hidden = x.hidden + row * x.dim;
-  const float* weight = x.tied ? x.weight + column * x.dim : x.weight + column;
+  const Stored weight = x.weight.from(x.tied ? column * x.dim : column);
   gemm({x.tied ? Layout::nt : Layout::nn, hidden, x.dim, weight, x.tied ? x.dim : x.vocab, out, outStride, nullptr, false,
         rows, columns, x.dim},
        pool);
@@ -143,18 +143,21 @@ void headBackward(const HeadBackwardArgs& x, Pool& pool) {
       const bool more = v0 > 0;
       if (x.tied) {
         // dHidden[rows, dim] += dLogits[rows, columns] W[columns, dim]; dW[columns, dim] += dLogitsᵀ hidden[rows, dim]
-        gemm({Layout::nn, dLogits, kVocabChunk, x.weight + v0 * x.dim, x.dim, dHidden, x.dim, nullptr, more, rows, x.dim,
+        gemm({Layout::nn, dLogits, kVocabChunk, x.weight.from(v0 * x.dim), x.dim, dHidden, x.dim, nullptr, more, rows, x.dim,
               columns},
              pool);
-        gemm({Layout::tn, dLogits, kVocabChunk, hidden, x.dim, x.dWeight + v0 * x.dim, x.dim, nullptr, true, columns, x.dim,
-              rows},
-             pool);
+        if (x.dWeight != nullptr)
+          gemm({Layout::tn, dLogits, kVocabChunk, {hidden, Number::f32}, x.dim, x.dWeight + v0 * x.dim, x.dim, nullptr, true, columns,
+                x.dim, rows},
+               pool);
       } else {
         // dHidden[rows, dim] += dLogits[rows, columns] W[dim, columns]ᵀ; dW[dim, columns] += hiddenᵀ dLogits
-        gemm({Layout::nt, dLogits, kVocabChunk, x.weight + v0, x.vocab, dHidden, x.dim, nullptr, more, rows, x.dim, columns},
+        gemm({Layout::nt, dLogits, kVocabChunk, x.weight.from(v0), x.vocab, dHidden, x.dim, nullptr, more, rows, x.dim, columns},
              pool);
-        gemm({Layout::tn, hidden, x.dim, dLogits, kVocabChunk, x.dWeight + v0, x.vocab, nullptr, true, x.dim, columns, rows},
-             pool);
+        if (x.dWeight != nullptr)
+          gemm({Layout::tn, hidden, x.dim, {dLogits, Number::f32}, kVocabChunk, x.dWeight + v0, x.vocab, nullptr, true, x.dim, columns,
+                rows},
+               pool);
       }
     }
   }

@@ -1,6 +1,7 @@
 // Every kernel, one line: KERNEL(name, arguments struct of kernels.h). The table of an instruction set, its
 // declarations and the struct `Kernels` are all made from this list.
 KERNEL(matmul, MatmulArgs)
+KERNEL(embed, EmbedArgs)
 KERNEL(embedBackward, EmbedBackwardArgs)
 KERNEL(rmsNorm, RmsNormArgs)
 KERNEL(rmsNormBackward, RmsNormBackwardArgs)
@@ -14,6 +15,7 @@ KERNEL(headSample, HeadSampleArgs)
 KERNEL(adamw, AdamwArgs)
 KERNEL(sumSquares, SumSquaresArgs)
 KERNEL(add, AddArgs)
+KERNEL(scale, ScaleArgs)
 KERNEL(roundHalf, RoundHalfArgs)
 KERNEL(swiglu, SwigluArgs)
 KERNEL(swigluBackward, SwigluBackwardArgs)

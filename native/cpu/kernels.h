@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numbers.h"
 #include "pool.h"
 
 namespace agentrl {
@@ -17,7 +18,8 @@ enum class Layout { nn, nt, tn };
 
 struct MatmulArgs {
   Layout layout;
-  const float *a, *b;
+  const float* a;
+  Stored b;
   float* out;
   const float* bias;  // or null
   bool accumulate;
@@ -33,7 +35,7 @@ struct RmsNormArgs {
 
 struct RmsNormBackwardArgs {
   const float *x, *weight, *invRms, *dOut;
-  float *dX, *dWeight;
+  float *dX, *dWeight;  // dWeight may be null
   size_t rows, dim;
   bool accumulate;
 };
@@ -79,9 +81,18 @@ struct AddArgs {
   size_t length;
 };
 
-struct RoundHalfArgs {
+struct ScaleArgs {
   const float* x;
   float* out;
+  float factor;
+  size_t length;
+};
+
+struct RoundHalfArgs {
+  const float* x;
+  void* out;
+  Number stored;   // what out consists of
+  Number rounded;  // to what: f16 or bf16
   size_t length;
 };
 
@@ -112,6 +123,13 @@ struct SumSquaresArgs {
   double* result;
 };
 
+struct EmbedArgs {
+  Stored table;
+  const uint32_t* ids;
+  float* out;
+  size_t rows, dim;
+};
+
 struct EmbedBackwardArgs {
   const uint32_t* ids;
   const float* dOut;
@@ -120,7 +138,8 @@ struct EmbedBackwardArgs {
 };
 
 struct HeadShape {
-  const float *hidden, *weight;
+  const float* hidden;
+  Stored weight;
   bool tied;
   size_t rows, dim, vocab;
 };
@@ -134,7 +153,7 @@ struct HeadLogProbArgs : HeadShape {
 struct HeadBackwardArgs : HeadShape {
   const uint32_t* targets;
   const float *temperatures, *lse, *entropies, *dLogProbs, *dEntropies;
-  float *dHidden, *dWeight;
+  float *dHidden, *dWeight;  // dWeight may be null
 };
 
 struct HeadSampleArgs : HeadShape {

@@ -28,28 +28,8 @@ AGENTRL_INLINE void forVectors(size_t dim, const Fn& fn) {
   for (size_t i = 0; i < dim; i += kLanes) fn(i, firstLanes(dim - i));
 }
 
-}  // namespace
-
-void rmsNorm(const RmsNormArgs& a, Pool& pool) {
-  pool.parallelFor(a.rows, 1 + kGrain / (a.dim + 1), [&](size_t begin, size_t end) {
-    for (size_t row = begin; row < end; row++) {
-      const float* x = a.x + row * a.dim;
-      float* out = a.out + row * a.dim;
-      const float squares = rowSum(a.dim, [&](size_t i, Mask mask, V total) {
-        const V v = load(x + i, mask);
-        return fma(v, v, total);
-      });
-      const float r = 1.0f / __builtin_sqrtf(squares / static_cast<float>(a.dim) + a.eps);
-      a.invRms[row] = r;
-      forVectors(a.dim, [&](size_t i, Mask mask) {
-        store(out + i, mul(mul(load(x + i, mask), set1(r)), load(a.weight + i, mask)), mask);
-      });
-    }
-  });
-}
-
-void rmsNormBackward(const RmsNormBackwardArgs& a, Pool& pool) {
-  // First dWeight, by columns, since dX may lie where dOut does.
+/** By columns, rows ascending. */
+void weightGradient(const RmsNormBackwardArgs& a, Pool& pool) {
   const size_t columns = kColumnVectors * kLanes;
   const size_t rowsOfGrain = 1 + kGrain / (a.rows * columns + 1);
   pool.parallelFor((a.dim + columns - 1) / columns, rowsOfGrain, [&](size_t begin, size_t end) {
@@ -73,7 +53,31 @@ void rmsNormBackward(const RmsNormBackwardArgs& a, Pool& pool) {
       for (size_t v = 0; v < kColumnVectors; v++) store(a.dWeight + first + v * kLanes, total[v], masks[v]);
     }
   });
+}
 
+}  // namespace
+
+void rmsNorm(const RmsNormArgs& a, Pool& pool) {
+  pool.parallelFor(a.rows, 1 + kGrain / (a.dim + 1), [&](size_t begin, size_t end) {
+    for (size_t row = begin; row < end; row++) {
+      const float* x = a.x + row * a.dim;
+      float* out = a.out + row * a.dim;
+      const float squares = rowSum(a.dim, [&](size_t i, Mask mask, V total) {
+        const V v = load(x + i, mask);
+        return fma(v, v, total);
+      });
+      const float r = 1.0f / __builtin_sqrtf(squares / static_cast<float>(a.dim) + a.eps);
+      a.invRms[row] = r;
+      forVectors(a.dim, [&](size_t i, Mask mask) {
+        store(out + i, mul(mul(load(x + i, mask), set1(r)), load(a.weight + i, mask)), mask);
+      });
+    }
+  });
+}
+
+void rmsNormBackward(const RmsNormBackwardArgs& a, Pool& pool) {
+  // First, since dX may lie where dOut does.
+  if (a.dWeight != nullptr) weightGradient(a, pool);
   pool.parallelFor(a.rows, 1 + kGrain / (a.dim + 1), [&](size_t begin, size_t end) {
     for (size_t row = begin; row < end; row++) {
       const float *x = a.x + row * a.dim, *dOut = a.dOut + row * a.dim;

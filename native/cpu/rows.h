@@ -1,4 +1,4 @@
-// Operators that move whole rows and compute nothing: embedding look-up, gather, scatter, writing of the KV cache.
+// Operators that move whole rows and compute nothing: gather, scatter, writing of the KV cache.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "numbers.h"
+
 #if defined(AGENTRL_ISA_AVX512) || defined(AGENTRL_ISA_AVX2)
 #include <immintrin.h>
 #elif defined(AGENTRL_ISA_NEON)
@@ -26,10 +28,41 @@ namespace agentrl::AGENTRL_ISA {
 
 constexpr int kLanes = 16;
 
+// ---- One number, as float32 ----
+
+AGENTRL_INLINE float number(float x) { return x; }
+AGENTRL_INLINE float number(Bf16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+/** Exponent and fraction where a float32 has them are the number times 2^-112, exactly; infinities and NaN aside. */
+AGENTRL_INLINE float number(F16 x) {
+  uint32_t bits = static_cast<uint32_t>(x.bits & 0x7fff) << 13;
+  const bool finite = bits < 0x0f800000;
+  if (!finite) bits |= 0x7f800000;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  if (finite) value *= 0x1p112f;
+  memcpy(&bits, &value, sizeof bits);
+  bits |= static_cast<uint32_t>(x.bits & 0x8000) << 16;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 // ---- The vector: load, store, arithmetic ----
 //
 // max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, also for NaN and signed zero (as x86 defines them).
-// A masked load or store touches the first n lanes only (n may exceed 16); lanes not loaded are 0.
+// A masked load or store touches the first n lanes only (n may exceed 16); lanes not loaded are 0. Loads widen F16 and
+// Bf16, exactly.
+
+#if defined(AGENTRL_ISA_AVX512) || defined(AGENTRL_ISA_AVX2)
+AGENTRL_INLINE __m256 widenEight(__m128i x, F16) { return _mm256_cvtph_ps(x); }
+AGENTRL_INLINE __m256 widenEight(__m128i x, Bf16) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+#endif
 
 #if defined(AGENTRL_ISA_AVX512)
 
@@ -44,6 +77,18 @@ AGENTRL_INLINE Mask firstLanes(size_t n) {
 }
 AGENTRL_INLINE V load(const float* p) { return {_mm512_loadu_ps(p)}; }
 AGENTRL_INLINE V load(const float* p, Mask m) { return {_mm512_maskz_loadu_ps(m.m, p)}; }
+AGENTRL_INLINE V widen(__m256i x, F16) { return {_mm512_cvtph_ps(x)}; }
+AGENTRL_INLINE V widen(__m256i x, Bf16) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
+}
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p) {
+  return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), Half{});
+}
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p, Mask m) {
+  return widen(_mm256_maskz_loadu_epi16(m.m, p), Half{});
+}
 AGENTRL_INLINE void store(float* p, V a) { _mm512_storeu_ps(p, a.v); }
 AGENTRL_INLINE void store(float* p, V a, Mask m) { _mm512_mask_storeu_ps(p, m.m, a.v); }
 AGENTRL_INLINE V zero() { return {_mm512_setzero_ps()}; }
@@ -89,6 +134,19 @@ AGENTRL_INLINE Mask firstLanes(size_t n) {
 }
 AGENTRL_INLINE V load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 AGENTRL_INLINE V load(const float* p, Mask m) { return {_mm256_maskload_ps(p, m.lo), _mm256_maskload_ps(p + 8, m.hi)}; }
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p) {
+  const auto* at = reinterpret_cast<const __m128i*>(p);
+  return {widenEight(_mm_loadu_si128(at), Half{}), widenEight(_mm_loadu_si128(at + 1), Half{})};
+}
+/** There is no masked load of 16 bits. */
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p, Mask m) {
+  const int lanes = _mm256_movemask_ps(_mm256_castsi256_ps(m.lo)) | _mm256_movemask_ps(_mm256_castsi256_ps(m.hi)) << 8;
+  Half copy[16] = {};
+  memcpy(copy, p, static_cast<size_t>(__builtin_popcount(static_cast<unsigned>(lanes))) * sizeof(Half));
+  return load(copy);
+}
 AGENTRL_INLINE void store(float* p, V a) {
   _mm256_storeu_ps(p, a.lo);
   _mm256_storeu_ps(p + 8, a.hi);
@@ -139,12 +197,24 @@ AGENTRL_INLINE Mask firstLanes(size_t n) { return {n > 16 ? 16 : n}; }
   for (int i = 0; i < 4; i++) r.q[i] = (expr); \
   return r
 AGENTRL_INLINE V load(const float* p) { AGENTRL_EACH(vld1q_f32(p + 4 * i)); }
+AGENTRL_INLINE float32x4_t widen(uint16x4_t x, F16) { return vcvt_f32_f16(vreinterpret_f16_u16(x)); }
+AGENTRL_INLINE float32x4_t widen(uint16x4_t x, Bf16) { return vreinterpretq_f32_u32(vshll_n_u16(x, 16)); }
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p) {
+  AGENTRL_EACH(widen(vld1_u16(reinterpret_cast<const uint16_t*>(p + 4 * i)), Half{}));
+}
 AGENTRL_INLINE void store(float* p, V a) {
   for (int i = 0; i < 4; i++) vst1q_f32(p + 4 * i, a.q[i]);
 }
 AGENTRL_INLINE V load(const float* p, Mask m) {
   float lanes[16] = {};
   memcpy(lanes, p, m.n * sizeof(float));
+  return load(lanes);
+}
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p, Mask m) {
+  Half lanes[16] = {};
+  memcpy(lanes, p, m.n * sizeof(Half));
   return load(lanes);
 }
 AGENTRL_INLINE void store(float* p, V a, Mask m) {
@@ -189,6 +259,10 @@ AGENTRL_INLINE Mask firstLanes(size_t n) { return {n > 16 ? 16 : n}; }
   return r
 AGENTRL_INLINE V load(const float* p) { AGENTRL_EACH(p[i]); }
 AGENTRL_INLINE V load(const float* p, Mask m) { AGENTRL_EACH(static_cast<size_t>(i) < m.n ? p[i] : 0.0f); }
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p) { AGENTRL_EACH(number(p[i])); }
+template <typename Half>
+AGENTRL_INLINE V load(const Half* p, Mask m) { AGENTRL_EACH(static_cast<size_t>(i) < m.n ? number(p[i]) : 0.0f); }
 AGENTRL_INLINE void store(float* p, V a) { memcpy(p, a.l, sizeof a.l); }
 AGENTRL_INLINE void store(float* p, V a, Mask m) { memcpy(p, a.l, m.n * sizeof(float)); }
 AGENTRL_INLINE V zero() { AGENTRL_EACH(0.0f); }
@@ -223,7 +297,10 @@ AGENTRL_INLINE float sum(V a) {
 // ---- Written once on top ----
 
 /** Masked by count, for tails: first n lanes (n >= 1). */
-AGENTRL_INLINE V load(const float* p, size_t n) { return load(p, firstLanes(n)); }
+template <typename B>
+AGENTRL_INLINE V load(const B* p, size_t n) {
+  return load(p, firstLanes(n));
+}
 AGENTRL_INLINE void store(float* p, V a, size_t n) { store(p, a, firstLanes(n)); }
 
 AGENTRL_INLINE V neg(V a) { return sub(zero(), a); }

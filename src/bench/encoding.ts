@@ -36,6 +36,7 @@ export function modelOf(shape: KernelShape): ModelConfig {
     heads: shape.heads,
     kvHeads: shape.kvHeads,
     headDim: shape.headDim,
+    family: "llama",
     ropeTheta: 10_000,
     rmsNormEps: 1e-6,
     maxPositions: 1024,
@@ -55,7 +56,7 @@ export async function benchEncoding(
   const pass = new TrainPass(device, config, { maxRows: rows, maxScored: rows });
   const weights = Weights.allocate(device, config, "weights");
   const grads = Weights.allocate(device, config, "gradients");
-  const optimizer = new AdamW(device, config, { beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0 });
+  const optimizer = new AdamW(device, weights.layout, { beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0 });
   device.write(weights.arena, initWeights(config, 1));
   const scored = rows / 2;
   const batch = {

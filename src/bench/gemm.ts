@@ -111,7 +111,7 @@ function measure(shape: GemmShape, threads: number, withOpenBlas: boolean, secon
   const [a, b] = [numbers(m * k), numbers(k * n)];
   const [ours, theirs] = [new Float32Array(m * n), new Float32Array(m * n)];
   addon.setThreads(threads);
-  const candidates = [() => addon.matmul(layout, a, b, ours, undefined, m, n, k, false)];
+  const candidates = [() => addon.matmul(layout, a, b, "f32", ours, undefined, m, n, k, false)];
   if (withOpenBlas) candidates.push(() => addon.openblasMatmul(layout, a, b, theirs, m, n, k, threads));
   const [ourTime, theirTime] = compare(candidates, seconds);
   if (withOpenBlas) expectEqual(ours, theirs, shape);

@@ -199,6 +199,16 @@ function rowCases({ rows, dim, inner, heads, headDim, vocab, context }: KernelSh
         return () => device.add({ a, b, out, length: elements });
       },
     },
+    {
+      operator: "scale",
+      label: `${rows}×${dim}`,
+      flops: elements,
+      bytes: FLOAT * 2 * elements,
+      prepare(device) {
+        const [x, out] = [floats(device, elements), device.alloc(elements)];
+        return () => device.scale({ x, out, factor: 0.5, length: elements });
+      },
+    },
   ];
 }
 

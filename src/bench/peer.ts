@@ -116,7 +116,7 @@ async function trainingStep(device: WebGpuDevice, tf: Tf, rounds: number): Promi
   const pass = new TrainPass(device, config, { maxRows: rows, maxScored: rows });
   const weights = Weights.allocate(device, config, "weights");
   const grads = Weights.allocate(device, config, "gradients");
-  const optimizer = new AdamW(device, config, { beta1: 0.9, beta2: 0.999, eps: 1e-7, weightDecay: 0 });
+  const optimizer = new AdamW(device, weights.layout, { beta1: 0.9, beta2: 0.999, eps: 1e-7, weightDecay: 0 });
   device.write(weights.arena, arena);
   const batch = {
     tokens,

@@ -1,6 +1,6 @@
 /** The decoder of src/model in TensorFlow.js' operators: the same weights, the same loss, differentiated by the package. */
 import type { ModelConfig } from "../model/config.ts";
-import { type ParameterEntry, parameterLayout, parameterNames } from "../model/parameters.ts";
+import { type LinearRole, type ParameterEntry, parameterLayout, parameterNames } from "../model/parameters.ts";
 import { ropeTable } from "../model/transformer.ts";
 import type { Tf, TfTensor } from "./tfjs.ts";
 
@@ -48,15 +48,16 @@ export class TfjsModel {
 
   #layer(i: number, x: TfTensor, rows: number, sequences: number): TfTensor {
     const tf = this.#tf;
-    const names = parameterNames.layer(i);
-    const normed = this.#norm(x, this.#get(names.attentionNorm));
-    const project = (name: string) => tf.matMul(normed, this.#get(name));
-    const attended = this.#attend(project(names.q), project(names.k), project(names.v), rows / sequences, sequences);
-    const middle = tf.add(x, tf.matMul(attended, this.#get(names.o)));
-    const inner = this.#norm(middle, this.#get(names.mlpNorm));
-    const gate = tf.matMul(inner, this.#get(names.gate));
-    const activated = tf.mul(tf.mul(gate, tf.sigmoid(gate)), tf.matMul(inner, this.#get(names.up)));
-    return tf.add(middle, tf.matMul(activated, this.#get(names.down)));
+    const norms = parameterNames.norms(i);
+    const weight = (role: LinearRole) => this.#get(parameterNames.weight(i, role));
+    const normed = this.#norm(x, this.#get(norms.attentionNorm));
+    const project = (role: LinearRole) => tf.matMul(normed, weight(role));
+    const attended = this.#attend(project("q"), project("k"), project("v"), rows / sequences, sequences);
+    const middle = tf.add(x, tf.matMul(attended, weight("o")));
+    const inner = this.#norm(middle, this.#get(norms.mlpNorm));
+    const gate = tf.matMul(inner, weight("gate"));
+    const activated = tf.mul(tf.mul(gate, tf.sigmoid(gate)), tf.matMul(inner, weight("up")));
+    return tf.add(middle, tf.matMul(activated, weight("down")));
   }
 
   #norm(x: TfTensor, weight: TfTensor): TfTensor {

@@ -1,7 +1,7 @@
 /** `agentrl eval --task T`: plays a policy on an environment's tasks and reports how often it succeeds. */
 import { availableParallelism } from "node:os";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { type DeviceSection, knownTasks, webgpuSection } from "../config/sections.ts";
+import { type DeviceSection, knownTasks, nativeSection, webgpuSection } from "../config/sections.ts";
 import { profileNames } from "../device/webgpu/profile.ts";
 import { type EvalReport, successOf } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
@@ -29,6 +29,7 @@ interface EvalOptions {
   greedy?: boolean;
   temperature?: number;
   maxTokens?: number;
+  context?: number;
   prompt?: "full" | "brief";
   seed: number;
   concurrency?: number;
@@ -75,6 +76,7 @@ export function addEval(program: Command): void {
     .addOption(new Option("--greedy", "take the likeliest token (a model's default)").conflicts("temperature"))
     .option("--temperature <t>", "sample at this temperature", numberFrom(0))
     .option("--max-tokens <n>", "tokens a policy may sample in one turn; default: 128 for a model", wholeNumber(1))
+    .option("--context <n>", "tokens of a whole episode; default: the model's own limit, at most 4096", wholeNumber(1))
     .addOption(new Option("--prompt <kind>", "system prompt").choices(["full", "brief"]))
     .option("--seed <n>", "seed of every random choice", wholeNumber(0), 1)
     .option(
@@ -117,6 +119,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
       threads: options.threads ?? availableParallelism(),
       device: {
         device: options.device ?? "auto",
+        native: nativeSection.parse({}),
         webgpu: webgpuSection.parse(given({ profile: options.profile })),
       },
       ...(options.controller !== undefined && {
@@ -135,6 +138,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
         episodes: options.episodes,
         panel: options.panel,
         maxTokensPerTurn: options.maxTokens,
+        contextLimit: options.context,
         concurrency: options.concurrency,
         tries: options.tries,
         out: options.out,
@@ -175,10 +179,19 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
   const [first] = policy;
   const endpoints = policy.every(isEndpoint);
   if (first === "expert" || first === "random") {
-    const ofModels = ["greedy", "temperature", "maxTokens", "threads", "device", "profile", "apiKeyEnv"] as const;
+    const ofModels = [
+      "greedy",
+      "temperature",
+      "maxTokens",
+      "context",
+      "threads",
+      "device",
+      "profile",
+      "apiKeyEnv",
+    ] as const;
     refuse(ofModels, `with --policy ${first}, which is a script`);
   } else if (endpoints) {
-    refuse(["threads", "device", "profile"], "on an endpoint, which computes elsewhere");
+    refuse(["context", "threads", "device", "profile"], "on an endpoint, which computes elsewhere");
   } else {
     refuse(["apiKeyEnv"], "on a model, which is played in this process");
   }

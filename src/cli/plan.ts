@@ -9,10 +9,13 @@ import { availableMemory, formatBytes } from "../model/memory.ts";
 import { withLocalModels } from "../pipeline/locate-models.ts";
 import { planRun, type RunPlan } from "../pipeline/plan.ts";
 import { checkPool } from "../pipeline/pool-models.ts";
+import type { ToolFormatName } from "../text/formats/index.ts";
 import { percent, table } from "./options.ts";
 
 export interface DryRun extends RunPlan {
   config: TrainConfig;
+  /** How the model writes tool calls. */
+  toolFormat: ToolFormatName;
   /** Bytes that are free now. */
   availableMemory: number;
   /** Bytes of weights that the run will download. */
@@ -25,15 +28,20 @@ export interface DryRun extends RunPlan {
  */
 export async function planTraining(config: TrainConfig): Promise<DryRun> {
   const { config: local, missing: download } = await withLocalModels(config, { weights: false });
-  const { path } = local.model;
   // Weights that are not here cannot be checked yet.
-  const model = download > 0 ? loadModelText(path) : checkedModel(path);
+  const model = download > 0 ? loadModelText(local.model.path, local.model) : checkedModel(local.model);
   if (download === 0) checkPool(local, model);
-  return { ...planRun(config, model.config), config, availableMemory: availableMemory(), download };
+  return {
+    ...planRun(config, model.config),
+    config,
+    toolFormat: model.template.toolFormat.name,
+    availableMemory: availableMemory(),
+    download,
+  };
 }
 
-function checkedModel(path: string): ModelText {
-  const model = loadModelFolder(path);
+function checkedModel(settings: TrainConfig["model"]): ModelText {
+  const model = loadModelFolder(settings.path, settings);
   model.tensors.close();
   return model;
 }
@@ -46,6 +54,10 @@ export function formatPlan(plan: DryRun): string {
   const cores = availableParallelism();
   const rows = [
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
+    [
+      "tool format",
+      `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model's chat template shows" : ""}`,
+    ],
     ...(plan.download > 0
       ? [["", `${formatBytes(plan.download)} of weights will be downloaded when the run starts`]]
       : []),

@@ -12,6 +12,7 @@ import { addDemo } from "./demo.ts";
 import { addDoctor } from "./doctor.ts";
 import { addEval } from "./eval.ts";
 import { addExperiment } from "./experiment.ts";
+import { addExport } from "./export.ts";
 import { addInit } from "./init.ts";
 import { addReplay } from "./replay.ts";
 import { addSft } from "./sft.ts";
@@ -41,6 +42,7 @@ export async function main(args: readonly string[]): Promise<number> {
     addEval,
     addExperiment,
     addSft,
+    addExport,
     addReplay,
     addInit,
     addTest,

@@ -3,7 +3,9 @@
  * entry in the JSON schema; its default lives here and nowhere else.
  */
 import { z } from "zod";
+import { weightTypes } from "../device/device.ts";
 import { profileNames } from "../device/webgpu/profile.ts";
+import { toolFormatNames } from "../text/formats/format.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 
 export const fraction = () => z.number().min(0).max(1);
@@ -35,6 +37,16 @@ export const adapterField = (of: string) =>
     .min(1)
     .describe(`Part of the name of ${of}. On Linux also a PCI address, as pci:0000:41:00.0: see docs/webgpu.md.`);
 
+const halfWeights =
+  "matrices are computed with as the nearest number of that type, in half the memory, by sampler and learner alike; what is trained stays f32.";
+
+export const nativeSection = z
+  .strictObject({
+    weights: z.enum(weightTypes).default("f32").describe(`f16, bf16: ${halfWeights}`),
+  })
+  .prefault({})
+  .describe("The CPU as a device.");
+
 export const webgpuSection = z
   .strictObject({
     profile: z
@@ -50,11 +62,9 @@ export const webgpuSection = z
         "f16: forward products run on the adapter's matrix units, operands rounded to f16 and sums in f32; sampler and learner alike, but mismatch is no longer exactly 0 by construction.",
       ),
     weights: z
-      .enum(["f32", "f16"])
+      .enum(weightTypes)
       .default("f32")
-      .describe(
-        "f16: matrices are computed with as the nearest float16, in half the memory, by sampler and learner alike; the optimizer's own stay f32. Needs an adapter with shader-f16.",
-      ),
+      .describe(`f16, bf16: ${halfWeights} f16 needs an adapter with shader-f16.`),
     kvCache: z
       .enum(["f32", "f16"])
       .default("f32")
@@ -65,6 +75,22 @@ export const webgpuSection = z
   })
   .prefault({})
   .describe("The WebGPU device.");
+
+/** How the model's turns are written and read. */
+export const textFields = {
+  toolFormat: z
+    .enum(["auto", ...toolFormatNames])
+    .default("auto")
+    .describe(
+      "How the model writes tool calls: see docs/tool-formats.md. auto: as the model folder was saved with, else as its chat template shows.",
+    ),
+  templateVariables: z
+    .record(z.string(), z.union([z.string(), z.number(), z.boolean()]))
+    .optional()
+    .describe(
+      "Variables for the chat template, as in {enable_thinking: false} for Qwen 3 or {date_string: 1 Jan 2026} for Llama 3. One that the template does not use is an error.",
+    ),
+};
 
 /** The environments that ship with AgentRL. */
 export const knownTasks = ["alfworld", "dbbench", "kg", "os", "webshop"] as const;
@@ -142,6 +168,7 @@ export type TaskConfig = z.output<typeof taskSchema>;
 export type OptimizerConfig = z.output<typeof optimizerSchema>;
 export interface DeviceSection {
   device: z.output<typeof deviceField>;
+  native: z.output<typeof nativeSection>;
   webgpu: z.output<typeof webgpuSection>;
 }
 
@@ -149,8 +176,13 @@ export const isNative = ({ device }: DeviceSection) => device === "native";
 export const nothingThroughWebgpu = "device is native: nothing is computed through WebGPU";
 
 /** For the no-effect rules of both configs. */
-export const webgpuNoEffect: readonly NoEffectRule<DeviceSection>[] = [
+export const deviceNoEffect: readonly NoEffectRule<DeviceSection>[] = [
   { path: "webgpu", when: isNative, why: nothingThroughWebgpu },
+  {
+    path: "native",
+    when: ({ device }) => device === "webgpu",
+    why: "device is webgpu: weights are stored as webgpu.weights says",
+  },
 ];
 
 /** What contradicts itself in a list of tasks. */

@@ -1,17 +1,20 @@
 /** The config of `agentrl sft`: supervised training on the episodes of the tasks' scripted experts. */
 import { z } from "zod";
+import { loraSchema } from "./lora.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import {
   count,
   deviceField,
+  deviceNoEffect,
   fraction,
   modelPlace,
+  nativeSection,
   optimizerSchema,
   path,
   seedField,
   taskConflicts,
   tasksField,
-  webgpuNoEffect,
+  textFields,
   webgpuSection,
 } from "./sections.ts";
 
@@ -40,11 +43,15 @@ export const sftSchema = z
       .strictObject({
         path: modelPlace().optional().describe("Model to start from: a folder, a GGUF file, or a name on the Hub."),
         new: newModelSchema.optional(),
+        ...textFields,
       })
       .describe("The model to train: `path` or `new`."),
     tokenizer: modelPlace()
       .optional()
       .describe("Model whose tokenizer a new model takes; without it a BPE is trained on the expert episodes."),
+    lora: loraSchema
+      .optional()
+      .describe("Train low-rank adapters and add them into the model that is written; absent: train every parameter."),
     seed: seedField,
     out: path().describe("Folder that the trained model is written to."),
     tasks: tasksField,
@@ -80,6 +87,7 @@ export const sftSchema = z
       .optional()
       .describe("An early stop; without it all steps are done."),
     device: deviceField,
+    native: nativeSection,
     webgpu: webgpuSection,
   })
   .describe("Config of `agentrl sft`.");
@@ -88,16 +96,26 @@ export type SftConfig = z.output<typeof sftSchema>;
 export type NewModelConfig = z.output<typeof newModelSchema>;
 
 export const sftNoEffect: readonly NoEffectRule<SftConfig>[] = [
-  ...webgpuNoEffect,
+  ...deviceNoEffect,
   {
     path: "tokenizer",
     when: (c) => c.model.path !== undefined,
     why: "model.path is set, and the model folder has its own tokenizer.json",
   },
+  ...["model.toolFormat", "model.templateVariables"].map((path) => ({
+    path,
+    when: (c: SftConfig) => c.model.new !== undefined && c.tokenizer === undefined,
+    why: "model.new without tokenizer makes its own chat template, which writes calls as hermes",
+  })),
   {
     path: "model.new.vocabSize",
     when: (c) => c.tokenizer !== undefined,
     why: "tokenizer is set, and the vocabulary is that tokenizer's",
+  },
+  {
+    path: "lora",
+    when: (c) => c.model.new !== undefined,
+    why: "model.new starts from random weights, which must all be trained",
   },
   {
     path: "tasks.*.weight",

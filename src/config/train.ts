@@ -7,18 +7,21 @@ import { adaptersConflicts, adaptersNoEffect } from "./adapters.ts";
 import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algorithm.ts";
 import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
+import { loraSchema } from "./lora.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
   adapterField,
   count,
   deviceField,
+  deviceNoEffect,
   fraction,
   modelPlace,
+  nativeSection,
   optimizerSchema,
   seedField,
   taskConflicts,
-  webgpuNoEffect,
+  textFields,
   webgpuSection,
 } from "./sections.ts";
 import { modeField, stalenessNoEffect, stalenessSchema } from "./staleness.ts";
@@ -29,6 +32,7 @@ const modelSchema = z
     path: modelPlace().describe(
       "Model folder in Hugging Face's layout (config.json, tokenizer.json, *.safetensors), GGUF file, or model on the Hub: see docs/models.md.",
     ),
+    ...textFields,
   })
   .describe("The policy to start from.");
 
@@ -86,6 +90,12 @@ const learnerSchema = z
       .default(4096)
       .describe(
         "Tokens per forward and backward pass, a prompt that samples of a group share counted once. Sets memory and speed; the gradient depends on it in its rounding alone.",
+      ),
+    recompute: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Activation checkpointing: keep each layer's input alone, and compute the rest again on the way back. About a third more work for a fraction of the memory; the same numbers, bit for bit.",
       ),
   })
   .describe("The learner process.");
@@ -154,10 +164,16 @@ const evaluationSchema = z
 export const trainSchema = z
   .strictObject({
     model: modelSchema,
+    lora: loraSchema
+      .optional()
+      .describe(
+        "Train low-rank adapters on the frozen model; absent: train every parameter. The optimizer's state, the weight board and the checkpoints hold the adapters alone.",
+      ),
     seed: seedField,
     steps: count().describe("Optimizer steps of the run."),
     mode: modeField,
     device: deviceField,
+    native: nativeSection,
     webgpu: webgpuSection,
     tasks: trainTasksField,
     sampling: samplingSchema.prefault({}),
@@ -178,7 +194,7 @@ export type TrainConfig = z.output<typeof trainSchema>;
 
 /** Options that do nothing under a condition on the rest of the config; only explicitly set ones are refused. */
 export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
-  ...webgpuNoEffect,
+  ...deviceNoEffect,
   ...stalenessNoEffect,
   ...adaptersNoEffect,
   ...algorithmNoEffect,

@@ -5,14 +5,16 @@
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 import { AgentRLError } from "../errors.ts";
-import type { MatmulLayout } from "./device.ts";
+import type { HalfType, MatmulLayout, WeightType } from "./device.ts";
 
 type F32 = Float32Array;
 type U32 = Uint32Array;
+/** Numbers whose type the next argument says. */
+type Stored = Float32Array | Uint16Array;
 
 /**
  * The addon's CPU functions. Operators have the names of `Device`'s methods; arguments are the tensors in the order of
- * the interface's fields, then numbers and flags.
+ * the interface's fields, one that may have 16 bits followed by its type, then numbers and flags.
  */
 export interface CpuAddon {
   setThreads(threads: number): void;
@@ -31,7 +33,8 @@ export interface CpuAddon {
   matmul(
     layout: MatmulLayout,
     a: F32,
-    b: F32,
+    b: Stored,
+    bType: WeightType,
     out: F32,
     bias: F32 | undefined,
     m: number,
@@ -52,7 +55,7 @@ export interface CpuAddon {
     threads: number,
   ): void;
 
-  embed(table: F32, ids: U32, out: F32, rows: number, dim: number, vocab: number): void;
+  embed(table: Stored, tableType: WeightType, ids: U32, out: F32, rows: number, dim: number, vocab: number): void;
   embedBackward(ids: U32, dOut: F32, dTable: F32, rows: number, dim: number, vocab: number): void;
   gatherRows(x: F32, index: U32, out: F32, rows: number, dim: number): void;
   scatterRows(x: F32, index: U32, out: F32, rows: number, dim: number): void;
@@ -60,7 +63,8 @@ export interface CpuAddon {
 
   headLogProb(
     hidden: F32,
-    weight: F32,
+    weight: Stored,
+    weightType: WeightType,
     targets: U32,
     temperatures: F32,
     logProbs: F32,
@@ -73,7 +77,8 @@ export interface CpuAddon {
   ): void;
   headBackward(
     hidden: F32,
-    weight: F32,
+    weight: Stored,
+    weightType: WeightType,
     targets: U32,
     temperatures: F32,
     lse: F32,
@@ -81,7 +86,7 @@ export interface CpuAddon {
     dLogProbs: F32,
     dEntropies: F32,
     dHidden: F32,
-    dWeight: F32,
+    dWeight: F32 | undefined,
     tied: boolean,
     rows: number,
     dim: number,
@@ -89,7 +94,8 @@ export interface CpuAddon {
   ): void;
   headSample(
     hidden: F32,
-    weight: F32,
+    weight: Stored,
+    weightType: WeightType,
     temperatures: F32,
     topK: U32,
     topP: F32,
@@ -120,8 +126,9 @@ export interface CpuAddon {
   ): void;
   sumSquares(tensor: F32, length: number): number;
 
-  roundHalf(x: F32, out: F32, length: number): void;
+  roundHalf(x: F32, out: Stored, outType: WeightType, dtype: HalfType, length: number): void;
   add(a: F32, b: F32, out: F32, length: number): void;
+  scale(x: F32, out: F32, factor: number, length: number): void;
   swiglu(gate: F32, up: F32, out: F32, length: number): void;
   swigluBackward(gate: F32, up: F32, dOut: F32, dGate: F32, dUp: F32, length: number): void;
 
@@ -132,7 +139,7 @@ export interface CpuAddon {
     invRms: F32,
     dOut: F32,
     dX: F32,
-    dWeight: F32,
+    dWeight: F32 | undefined,
     rows: number,
     dim: number,
     accumulate: boolean,

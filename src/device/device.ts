@@ -12,8 +12,9 @@
  *     for the same row, token and temperature;
  *   - reductions over rows (gradients of weights) go through rows in ascending order.
  *
- * All matrices are dense, row-major, float32; where a device has f16 tensors (`Storage`), weights and the KV cache may be
- * float16, which is read exactly and computed with in float32. Sizes are in elements. Operators return at once on `webgpu` (they are
+ * All matrices are dense, row-major, float32. Weights may be stored in 16 bits, and on some devices the KV cache
+ * (`Storage`): such numbers are read exactly and computed with in float32, in the same chains, so that a result has the bits
+ * that the same numbers give when they are stored in float32. Sizes are in elements. Operators return at once on `webgpu` (they are
  * recorded) and when done on `native`; only `read` waits. A shape that does not fit its tensor throws AgentRLError
  * "DEVICE" naming operator, argument, got and expected.
  */
@@ -23,17 +24,31 @@ export const ATTENTION_BLOCK = 32;
 /** Vocabulary entries per chunk of the fused head. */
 export const VOCAB_CHUNK = 512;
 
-/** f16: only to be stored. A device without such tensors refuses to allocate them. */
-export type DType = "f32" | "u32" | "f16";
+/**
+ * IEEE 754's binary16, and the upper half of a float32. A tensor of them is a weight: `b` of matmul (layouts nn and nt),
+ * the head's `weight`, embed's `table`; where a device has f16 caches, f16 also keys and values. A device without such
+ * tensors refuses to allocate them.
+ */
+export type HalfType = "f16" | "bf16";
+
+/** What a weight may be stored in. */
+export const weightTypes = ["f32", "f16", "bf16"] as const;
+export type WeightType = (typeof weightTypes)[number];
+
+export type DType = "f32" | "u32" | HalfType;
+
+export function isHalf(dtype: DType): dtype is HalfType {
+  return dtype === "f16" || dtype === "bf16";
+}
 
 export function elementBytes(dtype: DType): number {
-  return dtype === "f16" ? 2 : 4;
+  return isHalf(dtype) ? 2 : 4;
 }
 
 /** Where a model's passes keep 16 bits for a number. */
 export interface Storage {
   /** Matrices that the passes compute with; those that the optimizer updates are f32 always. */
-  readonly weights: "f32" | "f16";
+  readonly weights: WeightType;
   /** Keys and values that generation keeps; training rounds its own to the same numbers. */
   readonly kvCache: "f32" | "f16";
 }
@@ -56,7 +71,7 @@ export interface MatmulArgs {
    */
   layout: MatmulLayout;
   a: Tensor;
-  /** f32 or f16. */
+  /** Of any type of number. */
   b: Tensor;
   out: Tensor;
   m: number;
@@ -136,7 +151,7 @@ export interface AttentionCachedArgs extends AttentionShape {
 export interface HeadShape {
   /** [rows, dim] final hidden states (already normalised). */
   hidden: Tensor;
-  /** [vocab, dim] when `tied` (the embedding table), else [dim, vocab]; f32 or f16. */
+  /** [vocab, dim] when `tied` (the embedding table), else [dim, vocab]; of any type of number. */
   weight: Tensor;
   tied: boolean;
   rows: number;
@@ -165,8 +180,8 @@ export interface HeadBackwardArgs extends HeadShape {
   dEntropies: Tensor;
   /** [rows, dim], overwritten. */
   dHidden: Tensor;
-  /** Shape of `weight`, accumulated into. */
-  dWeight: Tensor;
+  /** Shape of `weight`, accumulated into. Absent where the weight is not trained: its product is then not computed. */
+  dWeight?: Tensor;
 }
 
 export interface HeadSampleArgs extends HeadShape {
@@ -221,17 +236,18 @@ export interface Device {
   free(tensor: Tensor): void;
   /** A run of `tensor`, sharing memory. */
   view(tensor: Tensor, offset: number, length: number): Tensor;
-  /** An f16 tensor takes float32 numbers and rounds them as `roundHalf` does. */
+  /** A tensor of 16 bits takes float32 numbers and rounds them as `roundHalf` does. */
   write(tensor: Tensor, data: Float32Array | Uint32Array, offset?: number): void;
   /** Reads asked for in one turn of the event loop may share one round trip to the device. */
   readF32(tensor: Tensor, length?: number): Promise<Float32Array>;
   readU32(tensor: Tensor, length?: number): Promise<Uint32Array>;
+  /** A tensor of 16 bits takes zeros only. */
   fill(tensor: Tensor, value: number): void;
   copy(from: Tensor, to: Tensor, length: number): void;
 
   matmul(args: MatmulArgs): void;
 
-  /** out[r,:] = table[ids[r],:]; table [vocab, dim] f32 or f16, ids u32 [rows]. */
+  /** out[r,:] = table[ids[r],:]; table [vocab, dim] of any type of number, ids u32 [rows]. */
   embed(args: { table: Tensor; ids: Tensor; out: Tensor; rows: number; dim: number; vocab: number }): void;
   /** dTable[ids[r],:] += dOut[r,:], rows in ascending order for every table row. */
   embedBackward(args: { ids: Tensor; dOut: Tensor; dTable: Tensor; rows: number; dim: number; vocab: number }): void;
@@ -250,14 +266,14 @@ export interface Device {
     dim: number;
     eps: number;
   }): void;
-  /** dX is overwritten, or added to when `accumulate`; dWeight is accumulated into. */
+  /** dX is overwritten, or added to when `accumulate`; dWeight is accumulated into, and not computed where it is absent. */
   rmsNormBackward(args: {
     x: Tensor;
     weight: Tensor;
     invRms: Tensor;
     dOut: Tensor;
     dX: Tensor;
-    dWeight: Tensor;
+    dWeight?: Tensor;
     rows: number;
     dim: number;
     accumulate?: boolean;
@@ -283,12 +299,16 @@ export interface Device {
   swigluBackward(args: { gate: Tensor; up: Tensor; dOut: Tensor; dGate: Tensor; dUp: Tensor; length: number }): void;
   /** out = a + b; out may be a or b. */
   add(args: { a: Tensor; b: Tensor; out: Tensor; length: number }): void;
+  /** out = x * factor, the factor rounded to float32; out may be x. */
+  scale(args: { x: Tensor; out: Tensor; factor: number; length: number }): void;
   /**
-   * out = x rounded to the nearest float16, ties to even; out may be x, or an f16 tensor. Beyond float16's range stands
-   * its largest number, ±65504, never an infinity; below its smallest normal one, 2^-14, stands 0, since WGSL lets a
-   * driver flush subnormal numbers. So the result is the same on every device, and reads back exactly. A NaN stays one.
+   * out = x rounded to the nearest number of `dtype`, ties to even; out may be x, or a tensor of that type. Beyond the
+   * type's range stands its largest number (f16 ±65504, bf16 ±(2 - 2^-7) 2^127), never an infinity; below its smallest
+   * normal one (2^-14, 2^-126) stands 0, since WGSL lets a driver flush subnormal numbers. So the result is the same on
+   * every device, and reads back exactly. A NaN stays one.
+   * @param args.dtype @default the type of out, f16 where that is f32
    */
-  roundHalf(args: { x: Tensor; out: Tensor; length: number }): void;
+  roundHalf(args: { x: Tensor; out: Tensor; length: number; dtype?: HalfType }): void;
 
   attention(args: AttentionArgs): void;
   attentionBackward(args: AttentionBackwardArgs): void;

@@ -5,33 +5,39 @@
 import { availableParallelism } from "node:os";
 import { AgentRLError } from "../errors.ts";
 import { addon } from "./addon.ts";
-import type {
-  AdamWArgs,
-  AttentionArgs,
-  AttentionBackwardArgs,
-  AttentionCachedArgs,
-  Device,
-  DType,
-  HeadBackwardArgs,
-  HeadLogProbArgs,
-  HeadSampleArgs,
-  KvWriteArgs,
-  MatmulArgs,
-  Tensor,
+import {
+  type AdamWArgs,
+  type AttentionArgs,
+  type AttentionBackwardArgs,
+  type AttentionCachedArgs,
+  type Device,
+  type DType,
+  elementBytes,
+  type HalfType,
+  type HeadBackwardArgs,
+  type HeadLogProbArgs,
+  type HeadSampleArgs,
+  isHalf,
+  type KvWriteArgs,
+  type MatmulArgs,
+  type Storage,
+  type Tensor,
+  type WeightType,
 } from "./device.ts";
+
+type NativeData = Float32Array | Uint32Array | Uint16Array;
 
 /** A run of memory on the CPU. `data` is the memory itself: reading it needs no `readF32`. */
 export class NativeTensor implements Tensor {
-  readonly data: Float32Array | Uint32Array;
+  /** Of f16 and bf16 the bits. */
+  readonly data: NativeData;
+  readonly dtype: DType;
   readonly label: string;
 
-  constructor(data: Float32Array | Uint32Array, label = "") {
+  constructor(data: NativeData, dtype: DType, label = "") {
     this.data = data;
+    this.dtype = dtype;
     this.label = label;
-  }
-
-  get dtype(): DType {
-    return this.data instanceof Float32Array ? "f32" : "u32";
   }
 
   get length(): number {
@@ -44,18 +50,30 @@ function f32(tensor: Tensor): Float32Array {
   return (tensor as NativeTensor).data as Float32Array;
 }
 
+function f32OrUndefined(tensor: Tensor | undefined): Float32Array | undefined {
+  return tensor === undefined ? undefined : f32(tensor);
+}
+
 function u32(tensor: Tensor): Uint32Array {
   return (tensor as NativeTensor).data as Uint32Array;
+}
+
+/** Memory and type of a tensor that may be stored in 16 bits. */
+function stored(tensor: Tensor): [data: Float32Array | Uint16Array, dtype: WeightType] {
+  const { data, dtype } = tensor as NativeTensor;
+  return [data as Float32Array | Uint16Array, dtype as WeightType];
 }
 
 export interface NativeDeviceOptions {
   /** Threads that compute, the calling one included. @default the cores that this process may use */
   threads?: number;
+  /** What passes keep weights in. @default "f32" */
+  weights?: WeightType;
 }
 
 export class NativeDevice implements Device {
   readonly kind = "native";
-  readonly storage = { weights: "f32", kvCache: "f32" } as const;
+  readonly storage: Storage;
   readonly threads: number;
 
   // The addon has one pool per process; the device that computes sets its size.
@@ -65,6 +83,7 @@ export class NativeDevice implements Device {
 
   constructor(options: NativeDeviceOptions = {}) {
     this.threads = options.threads ?? availableParallelism();
+    this.storage = { weights: options.weights ?? "f32", kvCache: "f32" };
     if (!Number.isInteger(this.threads) || this.threads < 1 || this.threads > 256) {
       throw new AgentRLError("DEVICE", "the native device cannot have this many threads", {
         where: "NativeDevice({ threads })",
@@ -78,26 +97,22 @@ export class NativeDevice implements Device {
     return `native (${addon.simd()}, ${this.threads} thread${this.threads === 1 ? "" : "s"})`;
   }
 
-  /** A tensor of memory that exists already: not copied, never freed here. */
-  static wrap(data: Float32Array | Uint32Array, label = "wrapped"): NativeTensor {
-    return new NativeTensor(data, label);
+  /**
+   * A tensor of memory that exists already: not copied, never freed here. 16 bits are taken as they are, subnormal numbers
+   * and infinities too.
+   */
+  static wrap(data: Float32Array | Uint32Array, label?: string): NativeTensor;
+  static wrap(data: Uint16Array, label: string, dtype: HalfType): NativeTensor;
+  static wrap(data: NativeData, label = "wrapped", dtype?: HalfType): NativeTensor {
+    return new NativeTensor(data, dtype ?? (data instanceof Float32Array ? "f32" : "u32"), label);
   }
 
-  /** @throws AgentRLError DEVICE for f16: a CPU computes from float32. */
   alloc(length: number, dtype: DType = "f32", label = ""): NativeTensor {
-    if (dtype === "f16") {
-      throw new AgentRLError("DEVICE", "The native device has no f16 tensors", {
-        where: `alloc of ${label || "tensor"}`,
-        got: dtype,
-        expected: "f32 or u32",
-      });
-    }
     // 64 bytes over, so that the data can start on a cache line.
-    const buffer = new ArrayBuffer(length * 4 + 64);
+    const buffer = new ArrayBuffer(length * elementBytes(dtype) + 64);
     const offset = addon.alignOffset(buffer);
     this.#owned.add(buffer);
-    const data = dtype === "f32" ? new Float32Array(buffer, offset, length) : new Uint32Array(buffer, offset, length);
-    return new NativeTensor(data, label);
+    return new NativeTensor(new arrays[dtype](buffer, offset, length), dtype, label);
   }
 
   /** Gives the memory back at once: the tensor and its views then have length 0, and using one is an error. */
@@ -107,7 +122,7 @@ export class NativeDevice implements Device {
   }
 
   view(tensor: Tensor, offset: number, length: number): NativeTensor {
-    const { data, label } = tensor as NativeTensor;
+    const { data, dtype, label } = tensor as NativeTensor;
     if (!(offset >= 0 && length >= 0 && offset + length <= data.length)) {
       throw new AgentRLError("DEVICE", "a view reaches outside its tensor", {
         where: `view of ${label || "tensor"}`,
@@ -115,35 +130,66 @@ export class NativeDevice implements Device {
         expected: `at most ${data.length} elements`,
       });
     }
-    return new NativeTensor(data.subarray(offset, offset + length), label);
+    return new NativeTensor(data.subarray(offset, offset + length), dtype, label);
   }
 
   write(tensor: Tensor, data: Float32Array | Uint32Array, offset = 0): void {
-    const target = (tensor as NativeTensor).data;
-    if (data.constructor !== target.constructor || offset + data.length > target.length) {
+    const { data: target, dtype } = tensor as NativeTensor;
+    const type = data instanceof Float32Array ? "f32" : "u32";
+    const rounded = type === "f32" && isHalf(dtype);
+    if (!(rounded || type === dtype) || offset + data.length > target.length) {
       throw new AgentRLError("DEVICE", "data does not fit the tensor it is written to", {
         where: `write to ${tensor.label || "tensor"}`,
         got: `${data.length} elements of ${data.constructor.name} at ${offset}`,
-        expected: `at most ${target.length - offset} elements of ${target.constructor.name}`,
+        expected: `at most ${target.length - offset} elements of ${arrays[dtype].name}`,
       });
     }
-    target.set(data, offset);
+    if (rounded) {
+      this.#begin();
+      const out = target.subarray(offset, offset + data.length) as Uint16Array;
+      addon.roundHalf(data as Float32Array, out, dtype, dtype, data.length);
+    } else {
+      target.set(data, offset);
+    }
   }
 
   async readF32(tensor: Tensor, length?: number): Promise<Float32Array> {
-    return f32(tensor).slice(0, length);
+    return this.#readable(tensor, "f32").slice(0, length) as Float32Array;
   }
 
   async readU32(tensor: Tensor, length?: number): Promise<Uint32Array> {
-    return u32(tensor).slice(0, length);
+    return this.#readable(tensor, "u32").slice(0, length) as Uint32Array;
   }
 
   fill(tensor: Tensor, value: number): void {
-    (tensor as NativeTensor).data.fill(value);
+    const { data, dtype, label } = tensor as NativeTensor;
+    if (isHalf(dtype) && !Object.is(value, 0)) {
+      throw new AgentRLError("DEVICE", `A tensor of ${dtype} is filled with zeros only`, { where: label, got: value });
+    }
+    data.fill(value);
   }
 
   copy(from: Tensor, to: Tensor, length: number): void {
-    this.write(to, (from as NativeTensor).data.subarray(0, length));
+    const source = from as NativeTensor;
+    const target = this.#readable(to, source.dtype);
+    if (length > source.length || length > target.length) {
+      throw new AgentRLError("DEVICE", "a copy does not fit its tensors", {
+        where: `copy of ${from.label || "tensor"} to ${to.label || "tensor"}`,
+        got: `${length} elements`,
+        expected: `at most ${Math.min(source.length, target.length)} elements`,
+      });
+    }
+    target.set(source.data.subarray(0, length));
+  }
+
+  #readable(tensor: Tensor, dtype: DType): NativeData {
+    const found = tensor as NativeTensor;
+    if (found.dtype === dtype) return found.data;
+    throw new AgentRLError("DEVICE", "a tensor does not hold what is read from it", {
+      where: found.label || "tensor",
+      got: found.dtype,
+      expected: dtype,
+    });
   }
 
   #begin(): void {
@@ -156,13 +202,22 @@ export class NativeDevice implements Device {
 
   matmul(x: MatmulArgs): void {
     this.#begin();
-    const bias = x.bias === undefined ? undefined : f32(x.bias);
-    addon.matmul(x.layout, f32(x.a), f32(x.b), f32(x.out), bias, x.m, x.n, x.k, x.accumulate === true);
+    addon.matmul(
+      x.layout,
+      f32(x.a),
+      ...stored(x.b),
+      f32(x.out),
+      f32OrUndefined(x.bias),
+      x.m,
+      x.n,
+      x.k,
+      x.accumulate === true,
+    );
   }
 
   embed(x: Parameters<Device["embed"]>[0]): void {
     this.#begin();
-    addon.embed(f32(x.table), u32(x.ids), f32(x.out), x.rows, x.dim, x.vocab);
+    addon.embed(...stored(x.table), u32(x.ids), f32(x.out), x.rows, x.dim, x.vocab);
   }
 
   embedBackward(x: Parameters<Device["embedBackward"]>[0]): void {
@@ -192,9 +247,15 @@ export class NativeDevice implements Device {
     addon.add(f32(x.a), f32(x.b), f32(x.out), x.length);
   }
 
+  scale(x: Parameters<Device["scale"]>[0]): void {
+    this.#begin();
+    addon.scale(f32(x.x), f32(x.out), x.factor, x.length);
+  }
+
   roundHalf(x: Parameters<Device["roundHalf"]>[0]): void {
     this.#begin();
-    addon.roundHalf(f32(x.x), f32(x.out), x.length);
+    const [out, type] = stored(x.out);
+    addon.roundHalf(f32(x.x), out, type, x.dtype ?? (type === "f32" ? "f16" : type), x.length);
   }
 
   swiglu(x: Parameters<Device["swiglu"]>[0]): void {
@@ -222,7 +283,7 @@ export class NativeDevice implements Device {
       f32(x.invRms),
       f32(x.dOut),
       f32(x.dX),
-      f32(x.dWeight),
+      f32OrUndefined(x.dWeight),
       x.rows,
       x.dim,
       x.accumulate ?? false,
@@ -299,7 +360,7 @@ export class NativeDevice implements Device {
     this.#begin();
     addon.headLogProb(
       f32(x.hidden),
-      f32(x.weight),
+      ...stored(x.weight),
       u32(x.targets),
       f32(x.temperatures),
       f32(x.logProbs),
@@ -316,7 +377,7 @@ export class NativeDevice implements Device {
     this.#begin();
     addon.headBackward(
       f32(x.hidden),
-      f32(x.weight),
+      ...stored(x.weight),
       u32(x.targets),
       f32(x.temperatures),
       f32(x.lse),
@@ -324,7 +385,7 @@ export class NativeDevice implements Device {
       f32(x.dLogProbs),
       f32(x.dEntropies),
       f32(x.dHidden),
-      f32(x.dWeight),
+      f32OrUndefined(x.dWeight),
       x.tied,
       x.rows,
       x.dim,
@@ -336,7 +397,7 @@ export class NativeDevice implements Device {
     this.#begin();
     addon.headSample(
       f32(x.hidden),
-      f32(x.weight),
+      ...stored(x.weight),
       f32(x.temperatures),
       u32(x.topK),
       f32(x.topP),
@@ -383,6 +444,8 @@ export class NativeDevice implements Device {
     this.#owned.clear();
   }
 }
+
+const arrays = { f32: Float32Array, u32: Uint32Array, f16: Uint16Array, bf16: Uint16Array } as const;
 
 /** What other devices take on trust. The addon checks the offsets themselves. */
 function checkRows(operator: string, { offsets, sequences, rows }: AttentionArgs): void {

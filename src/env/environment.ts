@@ -15,6 +15,8 @@ export interface ToolCall {
 export interface Message {
   role: "system" | "user" | "assistant" | "tool";
   content: string;
+  /** For role "assistant": what it thought before, which is no part of `content`. */
+  thinking?: string;
   toolCalls?: ToolCall[];
   /** For role "tool": which call this answers, and the tool's name. */
   toolCallId?: string;
@@ -33,6 +35,8 @@ export interface ToolSpec {
 export interface Action {
   text: string;
   calls: ToolCall[];
+  /** What the policy thought, where it did: no part of `text`, and nothing that an environment should judge. */
+  thinking?: string;
 }
 
 /** How an episode ended. Only the policy's own endings are trained on. */

@@ -19,6 +19,8 @@ export type { Conversation, TurnEnd, TurnOptions };
 export interface EngineOptions {
   device: Device;
   config: ModelConfig;
+  /** Rank of the adapters that weights may come with. @default 0 */
+  loraRank?: number;
   weights: WeightSource;
   /** Conversations open at once (a fork counts as one). */
   maxConversations: number;
@@ -86,7 +88,7 @@ export class Engine {
   #idle: (() => void)[] = [];
 
   constructor(options: EngineOptions) {
-    const { device, config, weights, maxConversations, contextLimit, maxRows = 512 } = options;
+    const { device, config, loraRank = 0, weights, maxConversations, contextLimit, maxRows = 512 } = options;
     if (contextLimit > config.maxPositions) {
       throw new AgentRLError("CONFIG", "The context limit is longer than the model's positions", {
         where: "contextLimit",
@@ -101,7 +103,7 @@ export class Engine {
     this.#maxRows = Math.max(maxRows, maxConversations);
     this.#weights = weights;
     const pages = maxConversations * this.#pagesPerConversation;
-    this.#pass = new InferencePass(device, config, { maxRows: this.#maxRows, pages });
+    this.#pass = new InferencePass(device, config, { maxRows: this.#maxRows, pages, loraRank });
     this.#pages = new CachePages(pages, (from, to) => this.#pass.copyPage(from, to));
     this.#renewal =
       options.kvOnUpdate === "recompute"

@@ -1,12 +1,15 @@
 /**
- * The shape of a Llama-family decoder, read from and written to Hugging Face's config.json (LlamaForCausalLM). A field
- * that would change the computation in a way the model here does not implement is an error that names it: a config
+ * The shape of a decoder, read from and written to Hugging Face's config.json. A field that would change the computation
+ * in a way the model here does not implement is an error that names it, and so is one that nobody here knows: a config
  * that is only half obeyed gives a finite loss and a wrong model.
  */
 import { readFileSync } from "node:fs";
 import { AgentRLError } from "../errors.ts";
+import { families, type ModelFamily, unknownField } from "./families.ts";
+import { formatRope, parseRope, type RopeScaling } from "./rope-config.ts";
 
 export interface ModelConfig {
+  family: ModelFamily;
   vocabSize: number;
   hiddenSize: number;
   intermediateSize: number;
@@ -17,6 +20,8 @@ export interface ModelConfig {
   kvHeads: number;
   headDim: number;
   ropeTheta: number;
+  /** Absent: positions as they are. */
+  ropeScaling?: RopeScaling;
   rmsNormEps: number;
   /** The output head is the transposed embedding table. */
   tieWordEmbeddings: boolean;
@@ -26,8 +31,8 @@ export interface ModelConfig {
   eosTokenIds: number[];
 }
 
-/** transformers' LlamaConfig defaults, for fields that a config.json may leave out. */
-const llamaDefaults = { ropeTheta: 10000, rmsNormEps: 1e-6, maxPositions: 2048 };
+/** What transformers takes for fields that a config.json may leave out, in every family. */
+const defaults = { ropeTheta: 10000, rmsNormEps: 1e-6 };
 
 /** @throws AgentRLError MODEL_FILE naming the file and the field. */
 export function readModelConfig(file: string): ModelConfig {
@@ -71,13 +76,11 @@ export function parseModelConfig(json: unknown, where = "config.json"): ModelCon
   const fail = (field: string, expected: string, hint: string): never => {
     throw new AgentRLError("MODEL_FILE", `config.json field "${field}" is missing, malformed or not supported.`, {
       where: `${where}: ${field}`,
-      got: json[field],
+      got: field.split(".").reduce<unknown>((value, key) => (isRecord(value) ? value[key] : undefined), json),
       expected,
       hint,
     });
   };
-  const useLlama = "Use a model of the Llama family (LlamaForCausalLM), for example models/tiny.";
-
   const given = (field: string): unknown => (json[field] === null ? undefined : json[field]);
   const integer = (field: string, fallback?: number, minimum = 1): number => {
     const value = given(field) ?? fallback;
@@ -93,46 +96,50 @@ export function parseModelConfig(json: unknown, where = "config.json"): ModelCon
     return value;
   };
 
-  if (json.model_type !== "llama") fail("model_type", '"llama"', useLlama);
+  const names = Object.keys(families);
+  const useSupported = `Use a model of one of these families: ${names.join(", ")}.`;
+  if (typeof json.model_type !== "string" || !Object.hasOwn(families, json.model_type)) {
+    fail("model_type", `one of ${names.join(", ")}`, useSupported);
+  }
+  const family = json.model_type as ModelFamily;
+  const { architecture, requires, maxPositions, kvHeads: sharesKeys, headDim: ownHeadDim } = families[family];
   const architectures = given("architectures");
-  if (architectures !== undefined && !(Array.isArray(architectures) && architectures.includes("LlamaForCausalLM"))) {
-    fail("architectures", 'a list with "LlamaForCausalLM"', useLlama);
+  if (architectures !== undefined && !(Array.isArray(architectures) && architectures.includes(architecture))) {
+    fail("architectures", `a list with "${architecture}"`, useSupported);
   }
-  for (const field of ["attention_bias", "mlp_bias"]) {
-    if (given(field) !== undefined && json[field] !== false) fail(field, "false: layers without biases", useLlama);
+  for (const [field, { value, why }] of Object.entries(requires)) {
+    if (given(field) !== undefined && json[field] !== value)
+      fail(field, `${JSON.stringify(value)}: ${why}`, useSupported);
   }
-  if ((given("hidden_act") ?? "silu") !== "silu") fail("hidden_act", '"silu" (SwiGLU)', useLlama);
-  if ((given("pretraining_tp") ?? 1) !== 1) fail("pretraining_tp", "1", useLlama);
   if (given("quantization_config") !== undefined) {
     fail("quantization_config", "no quantization: F32, F16 or BF16 tensors", "Use the unquantized model.");
   }
-
-  // transformers 4 writes rope_theta and rope_scaling; transformers 5 writes both into rope_parameters.
-  let ropeTheta: unknown = given("rope_theta");
-  for (const field of ["rope_scaling", "rope_parameters"]) {
-    const rope = given(field);
-    if (rope === undefined) continue;
-    const supported = 'null, or {"rope_type": "default"}: plain rotary embedding over the whole head';
-    const hint = "Use a model whose positions are not rescaled.";
-    if (!isRecord(rope)) return fail(field, supported, hint);
-    const type = rope.rope_type ?? rope.type ?? "default";
-    if (type !== "default") fail(field, supported, hint);
-    if ((rope.partial_rotary_factor ?? 1) !== 1) fail(field, supported, hint);
-    ropeTheta = rope.rope_theta ?? ropeTheta;
+  const layerTypes = given("layer_types");
+  if (
+    layerTypes !== undefined &&
+    !(Array.isArray(layerTypes) && layerTypes.every((type) => type === "full_attention"))
+  ) {
+    fail("layer_types", '"full_attention" for every layer', useSupported);
   }
-  if ((given("partial_rotary_factor") ?? 1) !== 1) fail("partial_rotary_factor", "1", useLlama);
+  const unknown = unknownField(json);
+  if (unknown !== undefined) {
+    fail(unknown, "only fields that the model here is known to obey, or to be free to ignore", useSupported);
+  }
+  const rope = parseRope(json, (field, expected) =>
+    fail(field, expected, "Use a model whose positions are not rescaled otherwise."),
+  );
 
   const hiddenSize = integer("hidden_size");
   const heads = integer("num_attention_heads");
-  const kvHeads = integer("num_key_value_heads", heads);
+  const kvHeads = integer("num_key_value_heads", sharesKeys ? undefined : heads);
   if (heads % kvHeads !== 0) {
     fail("num_key_value_heads", `a divisor of num_attention_heads = ${heads}`, "Use the model's own config.json.");
   }
-  if (given("head_dim") === undefined && hiddenSize % heads !== 0) {
+  if (given("head_dim") === undefined && ownHeadDim === undefined && hiddenSize % heads !== 0) {
     fail("hidden_size", `a multiple of num_attention_heads = ${heads}`, 'Add "head_dim" to the config.');
   }
-  const headDim = integer("head_dim", hiddenSize / heads);
-  if (headDim % 2 !== 0) fail("head_dim", "an even number: rotary embedding turns pairs", useLlama);
+  const headDim = integer("head_dim", ownHeadDim ?? hiddenSize / heads);
+  if (headDim % 2 !== 0) fail("head_dim", "an even number: rotary embedding turns pairs", useSupported);
 
   const vocabSize = integer("vocab_size");
   const tie = given("tie_word_embeddings") ?? false;
@@ -149,6 +156,7 @@ export function parseModelConfig(json: unknown, where = "config.json"): ModelCon
   }
 
   return {
+    family,
     vocabSize,
     hiddenSize,
     intermediateSize: integer("intermediate_size"),
@@ -156,21 +164,23 @@ export function parseModelConfig(json: unknown, where = "config.json"): ModelCon
     heads,
     kvHeads,
     headDim,
-    ropeTheta: positive("rope_theta", ropeTheta ?? llamaDefaults.ropeTheta),
-    rmsNormEps: positive("rms_norm_eps", given("rms_norm_eps") ?? llamaDefaults.rmsNormEps),
+    ropeTheta: positive("rope_theta", rope.theta ?? defaults.ropeTheta),
+    ...(rope.scaling && { ropeScaling: rope.scaling }),
+    rmsNormEps: positive("rms_norm_eps", given("rms_norm_eps") ?? defaults.rmsNormEps),
     tieWordEmbeddings: tie as boolean,
-    maxPositions: integer("max_position_embeddings", llamaDefaults.maxPositions),
+    maxPositions: integer("max_position_embeddings", maxPositions),
     ...(bos === undefined ? {} : { bosTokenId: bos as number }),
     eosTokenIds: eosTokenIds as number[],
   };
 }
 
-/** The config.json of `config`, complete enough for transformers' LlamaForCausalLM; parseModelConfig inverts it. */
+/** The config.json of `config`, complete enough for transformers; parseModelConfig inverts it. */
 export function formatModelConfig(config: ModelConfig): Record<string, unknown> {
-  const { eosTokenIds } = config;
+  const { eosTokenIds, family } = config;
+  const { architecture, requires } = families[family];
   return {
-    architectures: ["LlamaForCausalLM"],
-    model_type: "llama",
+    architectures: [architecture],
+    model_type: family,
     vocab_size: config.vocabSize,
     hidden_size: config.hiddenSize,
     intermediate_size: config.intermediateSize,
@@ -178,16 +188,12 @@ export function formatModelConfig(config: ModelConfig): Record<string, unknown> 
     num_attention_heads: config.heads,
     num_key_value_heads: config.kvHeads,
     head_dim: config.headDim,
-    hidden_act: "silu",
-    rope_theta: config.ropeTheta,
-    rope_scaling: null,
+    ...formatRope(config),
     rms_norm_eps: config.rmsNormEps,
     max_position_embeddings: config.maxPositions,
     tie_word_embeddings: config.tieWordEmbeddings,
-    attention_bias: false,
+    ...Object.fromEntries(Object.entries(requires).map(([field, { value }]) => [field, value])),
     attention_dropout: 0,
-    mlp_bias: false,
-    pretraining_tp: 1,
     initializer_range: 0.02,
     bos_token_id: config.bosTokenId ?? null,
     eos_token_id: eosTokenIds.length === 0 ? null : eosTokenIds.length === 1 ? eosTokenIds[0] : eosTokenIds,

@@ -7,12 +7,16 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } fr
 import path from "node:path";
 import { AgentRLError } from "../errors.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
+import type { TextSettings } from "../text/text-settings.ts";
 import { type Json, Tokenizer } from "../text/tokenizer.ts";
+import { isAdapterFolder, openAdapterFolder } from "./adapter-files.ts";
 import { formatModelConfig, type ModelConfig, parseModelConfig, readModelConfig } from "./config.ts";
 import { writeDurably, writeFully } from "./durable.ts";
 import { type GgufModel, openGguf } from "./gguf/model.ts";
 import { tensorTypes } from "./gguf/tensor-types.ts";
-import { type Tensor, writeSafetensors } from "./safetensors.ts";
+import type { LoraShape } from "./lora.ts";
+import { parameterLayout } from "./parameters.ts";
+import { type FileDType, type Tensor, writeSafetensors } from "./safetensors.ts";
 import { indexFile, openShards, type TensorSource, weightsFile } from "./shards.ts";
 
 export interface ModelText {
@@ -24,7 +28,10 @@ export interface ModelText {
 
 export interface ModelFolder extends ModelText {
   path: string;
+  /** Of the model, without its adapter. */
   tensors: TensorReader;
+  /** Where the folder holds an adapter: what is to be added, in the layout of lora.ts. */
+  adapter?: { lora: LoraShape; data: Float32Array };
 }
 
 /** Reads the weights by Hugging Face name, each when asked. */
@@ -39,22 +46,30 @@ export interface TensorReader {
 export interface ModelContent extends ModelText {
   /** By Hugging Face name, matrices as [out, in]. */
   tensors: ReadonlyMap<string, Tensor>;
+  /** How the weights are written. @default f32 */
+  dtype?: FileDType;
 }
 
 /**
- * @param place A model folder, a GGUF file, or a folder with one GGUF file and no config.json.
+ * @param place A model folder, a GGUF file, or a folder with one GGUF file and no config.json. Of an adapter's folder the
+ * model is the one that it names.
  * @throws AgentRLError MODEL_FILE, TOKENIZER. Close `tensors` when the weights are read.
  */
-export function loadModelFolder(place: string): ModelFolder {
+export function loadModelFolder(place: string, settings: TextSettings = {}): ModelFolder {
+  if (isAdapterFolder(place)) {
+    const { base, lora, read } = openAdapterFolder(place);
+    const model = loadModelFolder(base, settings);
+    return { ...model, path: place, adapter: { lora, data: read(model.config) } };
+  }
   const file = ggufFileAt(place);
   if (file === undefined) {
-    const text = folderText(place);
+    const text = folderText(place, settings);
     return { path: place, ...text, tensors: checkedReader(place, text.config, openShards(place)) };
   }
   const gguf = openGguf(file);
   let text: ModelText;
   try {
-    text = ggufText(file, gguf);
+    text = ggufText(file, gguf, settings);
   } catch (error) {
     gguf.tensors.close();
     throw error;
@@ -63,12 +78,13 @@ export function loadModelFolder(place: string): ModelFolder {
 }
 
 /** The same without the weights: what a process needs that gets them from elsewhere. */
-export function loadModelText(place: string): ModelText {
+export function loadModelText(place: string, settings: TextSettings = {}): ModelText {
+  if (isAdapterFolder(place)) return loadModelText(openAdapterFolder(place).base, settings);
   const file = ggufFileAt(place);
-  if (file === undefined) return folderText(place);
+  if (file === undefined) return folderText(place, settings);
   const gguf = openGguf(file);
   gguf.tensors.close();
-  return ggufText(file, gguf);
+  return ggufText(file, gguf, settings);
 }
 
 /** The GGUF file that `place` is or holds, where it is no folder in Hugging Face's layout. */
@@ -89,29 +105,31 @@ export function ggufFileAt(place: string): string | undefined {
   return files[0] && path.join(place, files[0]);
 }
 
-function folderText(folder: string): ModelText {
+function folderText(folder: string, settings: TextSettings): ModelText {
   const read = readModelConfig(path.join(folder, "config.json"));
   const config = { ...read, eosTokenIds: [...new Set([...read.eosTokenIds, ...generationEos(folder)])] };
   const tokenizer = Tokenizer.load(folder);
-  const template = ChatTemplate.load(folder, tokenizer);
+  const template = ChatTemplate.load(folder, tokenizer, settings);
   checkTokenizer(folder, config, tokenizer, template);
   return { config, tokenizer, template };
 }
 
-function ggufText(file: string, gguf: GgufModel): ModelText {
+function ggufText(file: string, gguf: GgufModel, settings: TextSettings): ModelText {
   const config = parseModelConfig(gguf.config, file);
   const tokenizer = new Tokenizer(gguf.tokenizer.json, gguf.tokenizer.config, file);
-  const template = ChatTemplate.ofConfig(tokenizer, `${file}: tokenizer.chat_template`);
+  const template = ChatTemplate.ofConfig(tokenizer, `${file}: tokenizer.chat_template`, settings);
   checkTokenizer(file, config, tokenizer, template);
   return { config, tokenizer, template };
 }
+
+const torchDtypes: Record<FileDType, string> = { f32: "float32", bf16: "bfloat16", f16: "float16" };
 
 /**
  * Writes the folder. Each file appears whole or not at all, the weights last, so a folder with weights is complete.
  * @throws AgentRLError MODEL_FILE (a tensor that does not fit the config), TOKENIZER, DISK
  */
 export function saveModelFolder(folder: string, content: ModelContent): void {
-  const { config, tokenizer, template, tensors } = content;
+  const { config, tokenizer, template, tensors, dtype = "f32" } = content;
   checkTokenizer(folder, config, tokenizer, template);
   const info = (name: string) => (tensors.has(name) ? { dtype: "F32", shape: tensors.get(name)!.shape } : undefined);
   checkTensors(folder, config, [...tensors.keys()], info);
@@ -127,7 +145,7 @@ export function saveModelFolder(folder: string, content: ModelContent): void {
     });
   }
   const eos = config.eosTokenIds.length === 1 ? config.eosTokenIds[0] : config.eosTokenIds;
-  writeJson(path.join(folder, "config.json"), formatModelConfig(config));
+  writeJson(path.join(folder, "config.json"), { ...formatModelConfig(config), torch_dtype: torchDtypes[dtype] });
   writeJson(path.join(folder, "generation_config.json"), {
     ...(config.bosTokenId === undefined ? {} : { bos_token_id: config.bosTokenId }),
     eos_token_id: eos,
@@ -144,28 +162,12 @@ export function saveModelFolder(folder: string, content: ModelContent): void {
   });
   // What an earlier model in this folder may have left would take precedence over what was just written.
   for (const file of ["chat_template.jinja", indexFile]) rmSync(path.join(folder, file), { force: true });
-  writeSafetensors(path.join(folder, weightsFile), tensors);
+  writeSafetensors(path.join(folder, weightsFile), tensors, { dtype });
 }
 
-/** Name and shape of every tensor of LlamaForCausalLM. */
+/** Name and shape of every tensor of the model. */
 export function expectedTensors(config: ModelConfig): Map<string, number[]> {
-  const { vocabSize, hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
-  const shapes = new Map<string, number[]>([["model.embed_tokens.weight", [vocabSize, hiddenSize]]]);
-  for (let layer = 0; layer < config.layers; layer++) {
-    const prefix = `model.layers.${layer}`;
-    shapes.set(`${prefix}.input_layernorm.weight`, [hiddenSize]);
-    shapes.set(`${prefix}.self_attn.q_proj.weight`, [heads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.k_proj.weight`, [kvHeads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.v_proj.weight`, [kvHeads * headDim, hiddenSize]);
-    shapes.set(`${prefix}.self_attn.o_proj.weight`, [hiddenSize, heads * headDim]);
-    shapes.set(`${prefix}.post_attention_layernorm.weight`, [hiddenSize]);
-    shapes.set(`${prefix}.mlp.gate_proj.weight`, [intermediateSize, hiddenSize]);
-    shapes.set(`${prefix}.mlp.up_proj.weight`, [intermediateSize, hiddenSize]);
-    shapes.set(`${prefix}.mlp.down_proj.weight`, [hiddenSize, intermediateSize]);
-  }
-  shapes.set("model.norm.weight", [hiddenSize]);
-  if (!config.tieWordEmbeddings) shapes.set("lm_head.weight", [vocabSize, hiddenSize]);
-  return shapes;
+  return new Map(parameterLayout(config).entries.map(({ name, shape }) => [name, shape]));
 }
 
 /** The tensors, checked against the config at once, and their values as each is read. Owns `source`. */
@@ -246,7 +248,7 @@ function checkTensors(
     throw new AgentRLError("MODEL_FILE", `Tensor "${name}" does not belong to the model that config.json describes.`, {
       where: folder,
       got: `"${name}" of shape [${infoOf(name)?.shape.join(", ")}]`,
-      expected: `the ${expected.size} tensors of LlamaForCausalLM with ${config.layers} layers and no biases`,
+      expected: `the ${expected.size} tensors of a ${config.family} model with ${config.layers} layers`,
       hint: "Check that config.json belongs to these weights; merge adapters into them first.",
     });
   }

@@ -10,6 +10,7 @@ import { AgentRLError } from "../errors.ts";
 import { allocateBuffers, type BufferPlan, type Buffers, f32, freeBuffers, u32 } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
 import { layerDone } from "./layer-done.ts";
+import { projectionPlan } from "./projection-plan.ts";
 import {
   attentionShape,
   finishLayer,
@@ -27,6 +28,8 @@ export interface InferenceLimits {
   maxRows: number;
   /** Pages of ATTENTION_BLOCK keys in the KV cache. */
   pages: number;
+  /** Rank of the adapters that weights may come with; default 0: none. */
+  loraRank?: number;
 }
 
 /** Per sampled row; see Device.headSample. */
@@ -107,6 +110,7 @@ export function inferencePlan(config: ModelConfig, limits: InferenceLimits) {
     sampled: u32(rows),
     logProbs: f32(rows),
     keptMass: f32(rows),
+    ...projectionPlan(config, limits),
   } satisfies Record<string, BufferPlan>;
 }
 
@@ -157,11 +161,12 @@ export class InferencePass {
     const { residual, normed, invRms, q, k, v, slots, attended, gate, up, activated, positions, cosSin } = buffers;
     const every: ActiveRows = { rows, residual, normed, positions, sequenceOf: buffers.sequenceOf };
     device.embed({ table: weights.embedding, ids: buffers.tokens, out: residual, rows, dim, vocab });
+    const feedForward = { invRms, gate, up, activated, ...(buffers.lowRank && { lowRank: buffers.lowRank }) };
     let active = every;
     for (const [i, layer] of weights.layers.entries()) {
       const { k: kCache, v: vCache } = this.#caches[i]!;
       normInput(device, config, layer, { residual, normed, invRms, rows });
-      projectKeysValues(device, config, layer, { normed, k, v, rows }, { cosSin, positions });
+      projectKeysValues(device, config, layer, { normed, k, v, rows }, { cosSin, positions }, buffers);
       device.kvWrite({ k, v, kCache, vCache, slots, rows, width: kvHeads * headDim });
       if (i === config.layers - 1) {
         if (samples === 0) break;
@@ -173,6 +178,7 @@ export class InferencePass {
         layer,
         { normed: active.normed, q, rows: active.rows },
         { cosSin, positions: active.positions },
+        buffers,
       );
       device.attentionCached({
         ...attentionShape(config),
@@ -188,7 +194,7 @@ export class InferencePass {
       });
       const stream = active.residual;
       const io = { residual: stream, attended, middle: stream, out: stream, rows: active.rows };
-      finishLayer(device, config, layer, io, { normed: active.normed, invRms, gate, up, activated });
+      finishLayer(device, config, layer, io, { ...feedForward, normed: active.normed });
       await layerDone();
     }
     if (samples === 0)

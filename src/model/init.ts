@@ -17,7 +17,8 @@ export function initWeights(config: ModelConfig, seed: number): Float32Array {
   for (const entry of layout.entries) {
     const place = arena.subarray(entry.offset, entry.offset + entry.length);
     if (!entry.decay) {
-      place.fill(1);
+      // Norm weights; biases begin at 0, as they are.
+      if (entry.name.endsWith(".weight")) place.fill(1);
       continue;
     }
     const writesResidual = entry.name.endsWith("o_proj.weight") || entry.name.endsWith("down_proj.weight");
@@ -27,8 +28,8 @@ export function initWeights(config: ModelConfig, seed: number): Float32Array {
   return arena;
 }
 
-/** Standard normal numbers: Box-Muller (1958) on sfc32 (Chris Doty-Humphrey's PractRand), seeded and warmed up. */
-function normalGenerator(seed: number): () => number {
+/** Numbers in [0, 1): sfc32 (Chris Doty-Humphrey's PractRand), seeded and warmed up. */
+export function uniformGenerator(seed: number): () => number {
   let a = seed >>> 0;
   let b = 0x9e3779b9;
   let c = 0x243f6a88;
@@ -40,10 +41,15 @@ function normalGenerator(seed: number): () => number {
     b = (c + (c << 3)) | 0;
     c = (c << 21) | (c >>> 11);
     c = (c + sum) | 0;
-    return sum >>> 0;
+    return (sum >>> 0) / 2 ** 32;
   };
   for (let i = 0; i < 16; i++) next();
+  return next;
+}
 
+/** Standard normal numbers: Box-Muller (1958). */
+function normalGenerator(seed: number): () => number {
+  const next = uniformGenerator(seed);
   let spare: number | undefined;
   return () => {
     if (spare !== undefined) {
@@ -52,8 +58,8 @@ function normalGenerator(seed: number): () => number {
       return value;
     }
     // (0, 1]: the logarithm of 0 is never taken.
-    const radius = Math.sqrt(-2 * Math.log((next() + 1) / 2 ** 32));
-    const angle = (2 * Math.PI * next()) / 2 ** 32;
+    const radius = Math.sqrt(-2 * Math.log(next() + 2 ** -32));
+    const angle = 2 * Math.PI * next();
     spare = radius * Math.sin(angle);
     return radius * Math.cos(angle);
   };

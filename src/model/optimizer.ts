@@ -6,9 +6,8 @@
  */
 import type { Device, Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
-import type { ModelConfig } from "./config.ts";
-import { type ParameterLayout, parameterLayout } from "./parameters.ts";
-import type { Weights } from "./weights.ts";
+import type { ParameterLayout } from "./parameters.ts";
+import type { Arena } from "./weights.ts";
 
 export interface AdamWOptions {
   beta1: number;
@@ -42,9 +41,9 @@ export class AdamW {
   readonly #v: Tensor;
   #step = 0;
 
-  constructor(device: Device, config: ModelConfig, options: AdamWOptions) {
+  constructor(device: Device, layout: ParameterLayout, options: AdamWOptions) {
     this.#device = device;
-    this.#layout = parameterLayout(config);
+    this.#layout = layout;
     this.#options = options;
     this.#m = device.alloc(this.#layout.length, "f32", "adamw.m");
     this.#v = device.alloc(this.#layout.length, "f32", "adamw.v");
@@ -59,9 +58,9 @@ export class AdamW {
    * written when the updated weights are not.
    */
   async step(args: {
-    weights: Weights;
+    weights: Arena;
     out: Tensor;
-    grads: Weights;
+    grads: Arena;
     lr: number;
     maxGradNorm: number;
     gradScale?: number;

@@ -29,6 +29,14 @@ export interface TrainLimits {
   maxScored: number;
   /** Attention rows of the largest micro-batch; default `maxRows`. Prefixes can be shared only where it is more. */
   maxSpread?: number;
+  /** Rank of the adapters that weights may come with; default 0: none. */
+  loraRank?: number;
+  /**
+   * Keep each layer's input alone and compute the rest of its activations again on the way back (activation
+   * checkpointing, Chen et al. 2016): a third more work for a fraction of the memory, and the same bits.
+   * @default false
+   */
+  recompute?: boolean;
 }
 
 /** Whether buffers for shared prefixes are needed at all. */

@@ -1,11 +1,12 @@
 /**
  * Where each parameter lies in the one flat f32 arena that a model is: one arena is one slot of the weight board, one
- * checkpoint tensor, one call to AdamW. Matrices come first and norm weights last, so that weight decay applies to a
+ * checkpoint tensor, one call to AdamW. Matrices come first, norm weights and biases last, so that weight decay applies to a
  * prefix; every entry starts on a cache line. Linear weights lie [in, out], the transpose of Hugging Face's [out, in],
  * so that decoding (a few rows times a matrix) reads them in memory order.
  */
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
+import { families } from "./families.ts";
 
 /** Entries start at multiples of 256 bytes, where any GPU can bind them; the padding stays zero. */
 const ALIGNMENT = 64;
@@ -38,60 +39,108 @@ export interface HostTensor {
   data: Float32Array;
 }
 
+/** A layer's matrices, by the names that the passes know them by. */
+export const linearRoles = ["q", "k", "v", "o", "gate", "up", "down"] as const;
+export type LinearRole = (typeof linearRoles)[number];
+
+/** Hugging Face's module of each, within a layer. */
+export const linearModules: Readonly<Record<LinearRole, string>> = {
+  q: "self_attn.q_proj",
+  k: "self_attn.k_proj",
+  v: "self_attn.v_proj",
+  o: "self_attn.o_proj",
+  gate: "mlp.gate_proj",
+  up: "mlp.up_proj",
+  down: "mlp.down_proj",
+};
+
+export function layerName(layer: number): string {
+  return `model.layers.${layer}`;
+}
+
+/** Numbers that go into each of a layer's matrices for a row, and that come out. */
+export function linearShape(config: ModelConfig, role: LinearRole): { inner: number; outer: number } {
+  const { hiddenSize, intermediateSize, headDim } = config;
+  const queryWidth = config.heads * headDim;
+  const kvWidth = config.kvHeads * headDim;
+  return {
+    q: { inner: hiddenSize, outer: queryWidth },
+    k: { inner: hiddenSize, outer: kvWidth },
+    v: { inner: hiddenSize, outer: kvWidth },
+    o: { inner: queryWidth, outer: hiddenSize },
+    gate: { inner: hiddenSize, outer: intermediateSize },
+    up: { inner: hiddenSize, outer: intermediateSize },
+    down: { inner: intermediateSize, outer: hiddenSize },
+  }[role];
+}
+
+/** Roles whose projection has a bias. */
+export function biasedRoles({ family }: ModelConfig): readonly LinearRole[] {
+  return families[family].attentionBias ? ["q", "k", "v"] : [];
+}
+
 export const parameterNames = {
   embedding: "model.embed_tokens.weight",
   head: "lm_head.weight",
   finalNorm: "model.norm.weight",
-  layer(layer: number) {
-    const prefix = `model.layers.${layer}`;
+  weight: (layer: number, role: LinearRole) => `${layerName(layer)}.${linearModules[role]}.weight`,
+  bias: (layer: number, role: LinearRole) => `${layerName(layer)}.${linearModules[role]}.bias`,
+  norms(layer: number) {
+    const prefix = layerName(layer);
     return {
-      q: `${prefix}.self_attn.q_proj.weight`,
-      k: `${prefix}.self_attn.k_proj.weight`,
-      v: `${prefix}.self_attn.v_proj.weight`,
-      o: `${prefix}.self_attn.o_proj.weight`,
-      gate: `${prefix}.mlp.gate_proj.weight`,
-      up: `${prefix}.mlp.up_proj.weight`,
-      down: `${prefix}.mlp.down_proj.weight`,
       attentionNorm: `${prefix}.input_layernorm.weight`,
       mlpNorm: `${prefix}.post_attention_layernorm.weight`,
+      qNorm: `${prefix}.self_attn.q_norm.weight`,
+      kNorm: `${prefix}.self_attn.k_norm.weight`,
     };
   },
 } as const;
 
-export function parameterLayout(config: ModelConfig): ParameterLayout {
-  const { hiddenSize, intermediateSize, vocabSize, layers } = config;
-  const queryWidth = config.heads * config.headDim;
-  const kvWidth = config.kvHeads * config.headDim;
+/** Lays entries out one behind the other, each where a GPU can bind it. */
+export class LayoutBuilder {
+  readonly entries: ParameterEntry[] = [];
+  /** Elements so far. */
+  length = 0;
 
-  const entries: ParameterEntry[] = [];
-  let offset = 0;
-  const place = (name: string, shape: number[], transposed: boolean, decay: boolean): void => {
+  place(name: string, shape: number[], { transposed, decay }: Pick<ParameterEntry, "transposed" | "decay">): void {
     const length = shape.reduce((a, b) => a * b, 1);
-    entries.push({ name, offset, length, shape, transposed, decay });
-    offset += Math.ceil(length / ALIGNMENT) * ALIGNMENT;
-  };
-  const linear = (name: string, out: number, inner: number): void => place(name, [out, inner], true, true);
+    this.entries.push({ name, offset: this.length, length, shape, transposed, decay });
+    this.length += Math.ceil(length / ALIGNMENT) * ALIGNMENT;
+  }
 
-  place(parameterNames.embedding, [vocabSize, hiddenSize], false, true);
-  for (let layer = 0; layer < layers; layer++) {
-    const names = parameterNames.layer(layer);
-    linear(names.q, queryWidth, hiddenSize);
-    linear(names.k, kvWidth, hiddenSize);
-    linear(names.v, kvWidth, hiddenSize);
-    linear(names.o, hiddenSize, queryWidth);
-    linear(names.gate, intermediateSize, hiddenSize);
-    linear(names.up, intermediateSize, hiddenSize);
-    linear(names.down, hiddenSize, intermediateSize);
+  /** A matrix that `rows x inner` is multiplied by. */
+  linear(name: string, { inner, outer }: { inner: number; outer: number }): void {
+    this.place(name, [outer, inner], { transposed: true, decay: true });
   }
-  if (!config.tieWordEmbeddings) linear(parameterNames.head, vocabSize, hiddenSize);
-  const decayedLength = offset;
-  for (let layer = 0; layer < layers; layer++) {
-    const names = parameterNames.layer(layer);
-    place(names.attentionNorm, [hiddenSize], false, false);
-    place(names.mlpNorm, [hiddenSize], false, false);
+
+  vector(name: string, length: number): void {
+    this.place(name, [length], { transposed: false, decay: false });
   }
-  place(parameterNames.finalNorm, [hiddenSize], false, false);
-  return { entries, length: offset, decayedLength };
+}
+
+export function parameterLayout(config: ModelConfig): ParameterLayout {
+  const { hiddenSize, vocabSize, layers, headDim, family } = config;
+  const builder = new LayoutBuilder();
+  builder.place(parameterNames.embedding, [vocabSize, hiddenSize], { transposed: false, decay: true });
+  for (let layer = 0; layer < layers; layer++) {
+    for (const role of linearRoles) builder.linear(parameterNames.weight(layer, role), linearShape(config, role));
+  }
+  if (!config.tieWordEmbeddings) builder.linear(parameterNames.head, { inner: hiddenSize, outer: vocabSize });
+  const decayedLength = builder.length;
+  for (let layer = 0; layer < layers; layer++) {
+    const norms = parameterNames.norms(layer);
+    builder.vector(norms.attentionNorm, hiddenSize);
+    builder.vector(norms.mlpNorm, hiddenSize);
+    for (const role of biasedRoles(config)) {
+      builder.vector(parameterNames.bias(layer, role), linearShape(config, role).outer);
+    }
+    if (!families[family].qkNorm) continue;
+    builder.vector(norms.qNorm, headDim);
+    builder.vector(norms.kNorm, headDim);
+  }
+  builder.vector(parameterNames.finalNorm, hiddenSize);
+  const { entries, length } = builder;
+  return { entries, length, decayedLength };
 }
 
 /** Number of parameters, padding not counted. */
@@ -100,12 +149,15 @@ export function parameterCount(config: ModelConfig): number {
 }
 
 /**
- * The arena of a model from Hugging Face tensors; `get` is asked once for every name of the layout.
- * @throws AgentRLError MODEL_FILE when a shape is not the config's.
+ * The arena of a layout from Hugging Face tensors; `get` is asked once for every name of it.
+ * @param arena where it is put, of the layout's length; default: a new one.
+ * @throws AgentRLError MODEL_FILE when a shape is not the layout's.
  */
-export function packTensors(config: ModelConfig, get: (name: string) => HostTensor): Float32Array {
-  const layout = parameterLayout(config);
-  const arena = new Float32Array(layout.length);
+export function packTensors(
+  layout: ParameterLayout,
+  get: (name: string) => HostTensor,
+  arena: Float32Array = new Float32Array(layout.length),
+): Float32Array {
   for (const entry of layout.entries) {
     const tensor = get(entry.name);
     if (tensor.shape.join() !== entry.shape.join() || tensor.data.length !== entry.length) {
@@ -127,8 +179,7 @@ export function packTensors(config: ModelConfig, get: (name: string) => HostTens
  * The inverse of packTensors: copies in Hugging Face's layout, in the layout's order.
  * @throws AgentRLError MODEL_FILE when the arena is not of this model's length.
  */
-export function unpackTensors(config: ModelConfig, arena: Float32Array): Map<string, HostTensor> {
-  const layout = parameterLayout(config);
+export function unpackTensors(layout: ParameterLayout, arena: Float32Array): Map<string, HostTensor> {
   if (arena.length !== layout.length) {
     throw new AgentRLError("MODEL_FILE", "The weights do not belong to this model config.", {
       got: `${arena.length} elements`,

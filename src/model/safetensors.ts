@@ -7,7 +7,7 @@
 import { closeSync, fstatSync, openSync } from "node:fs";
 import { AgentRLError } from "../errors.ts";
 import { writeDurably, writeFully } from "./durable.ts";
-import { bfloat16ToFloat32, float16ToFloat32 } from "./half.ts";
+import { bfloat16ToFloat32, float16ToFloat32, float32ToBfloat16, float32ToFloat16 } from "./half.ts";
 import { readFully } from "./read-fully.ts";
 import {
   bytesPerElement,
@@ -146,6 +146,15 @@ export function openSafetensors(file: string): SafetensorsReader {
   return SafetensorsReader.open(file);
 }
 
+/** How numbers are stored in a file: as they are, or rounded to the nearest of 16 bits. */
+export type FileDType = "f32" | "bf16" | "f16";
+
+const stored = {
+  f32: { dtype: "F32", bytes: 4 },
+  bf16: { dtype: "BF16", bytes: 2, convert: float32ToBfloat16 },
+  f16: { dtype: "F16", bytes: 2, convert: float32ToFloat16 },
+} as const;
+
 /**
  * Writes float32 tensors, in name order, so that equal weights give equal files. The file appears under its name only
  * when it is complete and on disk.
@@ -154,8 +163,9 @@ export function openSafetensors(file: string): SafetensorsReader {
 export function writeSafetensors(
   file: string,
   tensors: ReadonlyMap<string, Tensor>,
-  metadata: Record<string, string> = { format: "pt" },
+  { metadata = { format: "pt" }, dtype = "f32" }: { metadata?: Record<string, string>; dtype?: FileDType } = {},
 ): void {
+  const format = stored[dtype];
   const header: [string, unknown][] = [["__metadata__", metadata]];
   const names = [...tensors.keys()].sort();
   let offset = 0;
@@ -170,8 +180,9 @@ export function writeSafetensors(
         hint: "Pass the data and the shape of one and the same tensor.",
       });
     }
-    header.push([name, { dtype: "F32", shape, data_offsets: [offset, offset + data.byteLength] }]);
-    offset += data.byteLength;
+    const end = offset + length * format.bytes;
+    header.push([name, { dtype: format.dtype, shape, data_offsets: [offset, end] }]);
+    offset = end;
   }
   // Padded with spaces so that the tensors start on a multiple of 8, as the format asks.
   let json = Buffer.from(JSON.stringify(Object.fromEntries(header)), "utf8");
@@ -183,7 +194,12 @@ export function writeSafetensors(
     writeFully(descriptor, Buffer.concat([prefix, json]));
     for (const name of names) {
       const { data } = tensors.get(name)!;
-      writeFully(descriptor, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+      let values: Float32Array | Uint16Array = data;
+      if ("convert" in format) {
+        values = new Uint16Array(data.length);
+        format.convert(data, values);
+      }
+      writeFully(descriptor, new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
     }
   });
 }

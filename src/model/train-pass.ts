@@ -12,6 +12,7 @@ import { allocateBuffers, type BufferPlan, type Buffers, f32, freeBuffers, u32 }
 import type { ModelConfig } from "./config.ts";
 import { layerDone } from "./layer-done.ts";
 import { checkedLayout, type PackedBatch, sharesPrefixes, type TrainLimits } from "./packed-batch.ts";
+import { projectionGradientPlan, projectionPlan } from "./projection-plan.ts";
 import {
   type AttentionRows,
   type AttentionTensors,
@@ -27,26 +28,31 @@ import {
   headShape,
   normInput,
   normOutput,
+  openFeedForward,
   projectKeysValues,
   projectQueries,
   ropeTable,
 } from "./transformer.ts";
 import { finishLayerBackward, projectionsBackward } from "./transformer-backward.ts";
 import type { ValueHead } from "./value-head.ts";
-import type { ComputeWeights, Weights } from "./weights.ts";
+import type { ComputeWeights, Gradients, LayerWeights } from "./weights.ts";
 
 /** The rows of one sequence are distinct, so positions never pass the number of rows. */
 export function trainPositions(config: ModelConfig, limits: TrainLimits): number {
   return Math.min(config.maxPositions, limits.maxRows);
 }
 
-/** What the forward pass keeps of each layer; `tailRows` are the rows that go on behind the attention. */
-export function trainLayerPlan(config: ModelConfig, limits: TrainLimits, layer: number) {
+/** What the forward pass keeps of each layer in any case. */
+function layerInputPlan(config: ModelConfig, { maxRows }: TrainLimits) {
+  return { input: f32(maxRows * config.hiddenSize) } satisfies Record<string, BufferPlan>;
+}
+
+/** What it computes besides; `tailRows` are the rows that go on behind the attention. */
+function layerPlan(config: ModelConfig, limits: TrainLimits, layer: number) {
   const { maxRows: rows, maxSpread = rows } = limits;
   const tailRows = layer === config.layers - 1 ? limits.maxScored : rows;
   const { hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
   return {
-    input: f32(rows * hiddenSize),
     q: f32(rows * heads * headDim),
     k: f32(rows * kvHeads * headDim),
     v: f32(rows * kvHeads * headDim),
@@ -58,8 +64,18 @@ export function trainLayerPlan(config: ModelConfig, limits: TrainLimits, layer: 
   } satisfies Record<string, BufferPlan>;
 }
 
+/** Of all layers: `kept` [layers] of each its own, `computed` of each its own or, where it is computed again, one for all. */
+export function trainLayerPlans(config: ModelConfig, limits: TrainLimits) {
+  const own = limits.recompute ? 1 : config.layers;
+  return {
+    kept: Array.from({ length: config.layers }, () => layerInputPlan(config, limits)),
+    computed: Array.from({ length: own }, (_, layer) => layerPlan(config, limits, layer)),
+  };
+}
+
 /** What the layers share. */
-export function trainSharedPlan(config: ModelConfig, { maxRows, maxScored, maxSpread = maxRows }: TrainLimits) {
+export function trainSharedPlan(config: ModelConfig, limits: TrainLimits) {
+  const { maxRows, maxScored, maxSpread = maxRows } = limits;
   const { hiddenSize, intermediateSize, heads, kvHeads, headDim } = config;
   return {
     cosSin: f32(trainPositions(config, { maxRows, maxScored }) * headDim),
@@ -95,6 +111,8 @@ export function trainSharedPlan(config: ModelConfig, { maxRows, maxScored, maxSp
     dQ: f32(maxRows * heads * headDim),
     dK: f32(maxRows * kvHeads * headDim),
     dV: f32(maxRows * kvHeads * headDim),
+    ...projectionPlan(config, limits),
+    ...projectionGradientPlan(config, limits),
   } satisfies Record<string, BufferPlan>;
 }
 
@@ -112,7 +130,7 @@ export interface Derivatives {
   dValues?: Float32Array;
 }
 
-type LayerBuffers = Buffers<ReturnType<typeof trainLayerPlan>>;
+type LayerBuffers = Buffers<ReturnType<typeof layerInputPlan> & ReturnType<typeof layerPlan>>;
 type SharedBuffers = Buffers<ReturnType<typeof trainSharedPlan>>;
 
 export class TrainPass {
@@ -120,6 +138,8 @@ export class TrainPass {
   readonly #config: ModelConfig;
   readonly #limits: TrainLimits;
   readonly #layers: LayerBuffers[];
+  /** Each buffer of `#layers` once. */
+  readonly #owned: Buffers<Record<string, BufferPlan>>[];
   readonly #shared: SharedBuffers;
   readonly #spread: SpreadBuffers | null;
   readonly #valueHead: ValueHead | null;
@@ -143,10 +163,13 @@ export class TrainPass {
     this.#shared = allocateBuffers(device, trainSharedPlan(config, limits), "train");
     const spread = trainSpreadPlan(config, limits);
     this.#spread = spread && allocateBuffers(device, spread, "train.spread");
-    this.#layers = Array.from({ length: config.layers }, (_, layer) => {
-      return allocateBuffers(device, trainLayerPlan(config, limits, layer), `train.layer${layer}`);
-    });
+    const plans = trainLayerPlans(config, limits);
+    const kept = plans.kept.map((plan, layer) => allocateBuffers(device, plan, `train.layer${layer}`));
+    const computed = plans.computed.map((plan, layer) => allocateBuffers(device, plan, `train.layer${layer}`));
+    this.#layers = kept.map((input, layer) => ({ ...input, ...(computed[layer] ?? computed[0]!) }));
+    this.#owned = [...kept, ...computed];
     device.write(this.#shared.cosSin, ropeTable(config, trainPositions(config, limits)));
+    if (this.#shared.ones !== undefined) device.fill(this.#shared.ones, 1);
   }
 
   /**
@@ -179,18 +202,13 @@ export class TrainPass {
     if (spread > rows) writeSpread(device, this.#spread!, batch.source!, layout);
 
     const { hiddenSize: dim, vocabSize: vocab, heads, headDim } = config;
-    const { normed, invRms, positions, cosSin, activated, scoredRows: index } = shared;
-    const rotation = { cosSin, positions };
+    const { normed, invRms, activated, scoredRows: index, lowRank } = shared;
     device.embed({ table: weights.embedding, ids: shared.tokens, out: this.#layers[0]!.input, rows, dim, vocab });
     for (const [i, buffers] of this.#layers.entries()) {
       const layer = weights.layers[i]!;
-      const { input: residual, q, k, v, attended, middle, gate, up } = buffers;
-      normInput(device, config, layer, { residual, normed, invRms, rows });
-      projectKeysValues(device, config, layer, { normed, k, v, rows }, rotation);
-      this.#roundKeysValues(k, v, rows);
-      projectQueries(device, config, layer, { normed, q, rows }, rotation);
-      this.#attention(buffers, pending);
-      const feedForward = { normed, invRms, gate, up, activated };
+      const { input: residual, attended, middle, gate, up } = buffers;
+      this.#attend(layer, buffers, pending);
+      const feedForward = { normed, invRms, gate, up, activated, ...(lowRank && { lowRank }) };
       const next = this.#layers[i + 1];
       if (next !== undefined) {
         finishLayer(device, config, layer, { residual, attended, middle, out: next.input, rows }, feedForward);
@@ -220,7 +238,7 @@ export class TrainPass {
    * each. `weights` must be those of that forward pass.
    * @throws AgentRLError PIPELINE without a forward pass to go back through, or when lengths differ.
    */
-  async backward(weights: ComputeWeights, derivatives: Derivatives, grads: Weights): Promise<void> {
+  async backward(weights: ComputeWeights, derivatives: Derivatives, grads: Gradients): Promise<void> {
     const pending = this.#pending;
     this.#pending = undefined;
     if (pending === undefined) {
@@ -253,6 +271,7 @@ export class TrainPass {
       const layerGrads = grads.layers[i]!;
       const { input: residual, attended, middle, gate, up } = this.#layers[i]!;
       if (i < config.layers - 1) {
+        if (this.#limits.recompute) this.#computeAgain(layer, this.#layers[i]!, pending);
         const io = { attended, middle, gate, up, dResidual, dAttended, rows };
         finishLayerBackward(device, config, layer, layerGrads, io, shared);
       } else {
@@ -276,7 +295,33 @@ export class TrainPass {
       );
       await layerDone();
     }
-    device.embedBackward({ ids: shared.tokens, dOut: dResidual, dTable: grads.embedding, rows, dim, vocab });
+    const { embedding: dTable } = grads;
+    if (dTable !== undefined) device.embedBackward({ ids: shared.tokens, dOut: dResidual, dTable, rows, dim, vocab });
+  }
+
+  /** A layer from its input up to `attended`. */
+  #attend(weights: LayerWeights, buffers: LayerBuffers, batch: AttentionRows): void {
+    const device = this.#device;
+    const config = this.#config;
+    const { rows } = batch;
+    const { normed, invRms, positions, cosSin } = this.#shared;
+    const { input: residual, q, k, v } = buffers;
+    const rotation = { cosSin, positions };
+    normInput(device, config, weights, { residual, normed, invRms, rows });
+    projectKeysValues(device, config, weights, { normed, k, v, rows }, rotation, this.#shared);
+    this.#roundKeysValues(k, v, rows);
+    projectQueries(device, config, weights, { normed, q, rows }, rotation, this.#shared);
+    this.#attention(buffers, batch);
+  }
+
+  /** What the forward pass computed of a layer and a later layer has overwritten. */
+  #computeAgain(weights: LayerWeights, buffers: LayerBuffers, batch: AttentionRows): void {
+    this.#attend(weights, buffers, batch);
+    const { input: residual, attended, middle, gate, up } = buffers;
+    const { normed, invRms, lowRank } = this.#shared;
+    const io = { residual, attended, middle, rows: batch.rows };
+    const scratch = { normed, invRms, gate, up, ...(lowRank && { lowRank }) };
+    openFeedForward(this.#device, this.#config, weights, io, scratch);
   }
 
   /**
@@ -315,7 +360,7 @@ export class TrainPass {
   }
 
   /** Leaves the gradient of the last layer's output in `dScored`. */
-  #headBackward(weights: ComputeWeights, derivatives: Derivatives, grads: Weights, scored: number): void {
+  #headBackward(weights: ComputeWeights, derivatives: Derivatives, grads: Gradients, scored: number): void {
     const device = this.#device;
     const { targets, temperatures, headLse: lse, entropies, hidden, dHidden, dLogProbs, dEntropies } = this.#shared;
     device.write(dLogProbs, derivatives.dLogProbs);
@@ -329,7 +374,7 @@ export class TrainPass {
       dLogProbs,
       dEntropies,
       dHidden,
-      dWeight: grads.head,
+      ...(grads.head && { dWeight: grads.head }),
     });
     if (derivatives.dValues !== undefined) this.#valueHead?.backward(hidden, derivatives.dValues, dHidden, scored);
     device.rmsNormBackward({
@@ -338,7 +383,7 @@ export class TrainPass {
       invRms: this.#shared.outputInvRms,
       dOut: dHidden,
       dX: this.#shared.dScored,
-      dWeight: grads.finalNorm,
+      ...(grads.finalNorm && { dWeight: grads.finalNorm }),
       rows: scored,
       dim: this.#config.hiddenSize,
     });
@@ -347,6 +392,6 @@ export class TrainPass {
   destroy(): void {
     freeBuffers(this.#device, this.#shared);
     if (this.#spread !== null) freeBuffers(this.#device, this.#spread);
-    for (const buffers of this.#layers) freeBuffers(this.#device, buffers);
+    for (const buffers of this.#owned) freeBuffers(this.#device, buffers);
   }
 }

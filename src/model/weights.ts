@@ -1,32 +1,30 @@
 /**
  * A model's parameters on a device. `Weights` is an f32 arena with a view per parameter: weights that are trained, a slot
  * of the weight board, gradients; they differ only in what is written to them. `HalfWeights` is what passes compute with
- * where the device keeps weights in f16.
+ * where the device keeps weights in 16 bits.
  */
-import type { Device, Tensor } from "../device/device.ts";
+import { type Device, type HalfType, isHalf, type Tensor } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { ModelConfig } from "./config.ts";
-import { loadModelFolder, type ModelFolder } from "./files.ts";
+import type { Linear, LinearGradient } from "./linear.ts";
 import {
+  biasedRoles,
+  type LinearRole,
+  linearRoles,
   type ParameterEntry,
   type ParameterLayout,
-  packTensors,
   parameterLayout,
   parameterNames,
 } from "./parameters.ts";
 
-/** Linear weights are [in, out]; norm weights [hiddenSize]. */
-export interface LayerWeights {
+export type LayerWeights = { readonly [role in LinearRole]: Linear } & {
+  /** [hiddenSize] */
   readonly attentionNorm: Tensor;
-  readonly q: Tensor;
-  readonly k: Tensor;
-  readonly v: Tensor;
-  readonly o: Tensor;
   readonly mlpNorm: Tensor;
-  readonly gate: Tensor;
-  readonly up: Tensor;
-  readonly down: Tensor;
-}
+  /** [headDim], of a family that norms queries and keys. */
+  readonly qNorm?: Tensor;
+  readonly kNorm?: Tensor;
+};
 
 /** What a pass computes with. */
 export interface ComputeWeights {
@@ -38,6 +36,28 @@ export interface ComputeWeights {
   readonly head: Tensor;
 }
 
+/** Where a backward pass adds gradients to; what is absent is frozen. */
+export interface Gradients {
+  readonly embedding?: Tensor;
+  readonly layers: readonly LayerGradients[];
+  readonly finalNorm?: Tensor;
+  readonly head?: Tensor;
+}
+
+export type LayerGradients = { readonly [role in LinearRole]?: LinearGradient } & {
+  readonly attentionNorm?: Tensor;
+  readonly mlpNorm?: Tensor;
+  readonly qNorm?: Tensor;
+  readonly kNorm?: Tensor;
+};
+
+/** A flat run of f32: what is trained, or its gradient. */
+export interface Arena {
+  readonly layout: ParameterLayout;
+  /** f32 [layout.length] */
+  readonly arena: Tensor;
+}
+
 /** Weights whose values come from the host. */
 export interface LoadableWeights extends ComputeWeights {
   /** Takes the values of an arena. */
@@ -45,35 +65,13 @@ export interface LoadableWeights extends ComputeWeights {
   free(): void;
 }
 
-/** Weights to compute with on this device, in f16 where it keeps them so. */
+/** Weights to compute with on this device, in 16 bits where it keeps them so. */
 export function allocateCompute(device: Device, config: ModelConfig, label: string): LoadableWeights {
-  return device.storage.weights === "f16"
-    ? new HalfWeights(device, config, label)
-    : Weights.allocate(device, config, label);
+  const { weights } = device.storage;
+  return isHalf(weights) ? new HalfWeights(device, config, weights, label) : Weights.allocate(device, config, label);
 }
 
-/** The weights of a model's files, to compute with on this device. */
-export function loadCompute(
-  device: Device,
-  { config, tensors }: Pick<ModelFolder, "config" | "tensors">,
-  label: string,
-) {
-  const weights = allocateCompute(device, config, label);
-  weights.write(packTensors(config, (name) => tensors.read(name)));
-  return weights;
-}
-
-/** The same, of a model folder. */
-export function loadFolder(device: Device, folder: string, label: string): LoadableWeights {
-  const model = loadModelFolder(folder);
-  try {
-    return loadCompute(device, model, label);
-  } finally {
-    model.tensors.close();
-  }
-}
-
-export class Weights implements LoadableWeights {
+export class Weights implements LoadableWeights, Arena {
   readonly config: ModelConfig;
   readonly layout: ParameterLayout;
   /** f32 [layout.length], owned by whoever allocated it. */
@@ -95,7 +93,7 @@ export class Weights implements LoadableWeights {
         hint: "Allocate parameterLayout(config).length floats.",
       });
     }
-    const tensors = byRole(config, layout, ({ offset, length }) => device.view(arena, offset, length));
+    const tensors = weightsByRole(config, layout, ({ offset, length }) => device.view(arena, offset, length));
     this.#device = device;
     this.config = config;
     this.layout = layout;
@@ -121,8 +119,8 @@ export class Weights implements LoadableWeights {
 }
 
 /**
- * Matrices in f16, rounded as `Device.roundHalf` does; norm weights, a thousandth of the memory, stay f32. A matrix is an
- * allocation of its own: in the arena's layout half of them would start where f16 cannot be bound.
+ * Matrices in 16 bits, rounded as `Device.roundHalf` does; norm weights, a thousandth of the memory, stay f32. A matrix is an
+ * allocation of its own: in the arena's layout half of them would start where such a tensor cannot be bound.
  */
 export class HalfWeights implements LoadableWeights {
   readonly embedding: Tensor;
@@ -135,15 +133,15 @@ export class HalfWeights implements LoadableWeights {
   /** What lies behind the matrices in the arena. */
   readonly #norms: Tensor;
 
-  constructor(device: Device, config: ModelConfig, label: string) {
+  constructor(device: Device, config: ModelConfig, dtype: HalfType, label: string) {
     const layout = parameterLayout(config);
     const { length, decayedLength } = layout;
     this.#device = device;
     this.#layout = layout;
     this.#norms = device.alloc(length - decayedLength, "f32", label);
-    const tensors = byRole(config, layout, (entry) => {
+    const tensors = weightsByRole(config, layout, (entry) => {
       if (!entry.decay) return device.view(this.#norms, entry.offset - decayedLength, entry.length);
-      const tensor = device.alloc(entry.length, "f16", label);
+      const tensor = device.alloc(entry.length, dtype, label);
       this.#matrices.push({ entry, tensor });
       return tensor;
     });
@@ -178,7 +176,7 @@ export class HalfWeights implements LoadableWeights {
   }
 }
 
-/** What passes compute with while `trained` is trained: itself, or a copy of it in f16. */
+/** What passes compute with while `trained` is trained: itself, or a copy of it in 16 bits. */
 export class ComputeCopy {
   readonly weights: ComputeWeights;
   readonly #trained: Weights;
@@ -186,7 +184,8 @@ export class ComputeCopy {
 
   constructor(device: Device, trained: Weights) {
     this.#trained = trained;
-    if (device.storage.weights === "f16") this.#half = new HalfWeights(device, trained.config, "weights in f16");
+    const { weights } = device.storage;
+    if (isHalf(weights)) this.#half = new HalfWeights(device, trained.config, weights, `weights in ${weights}`);
     this.weights = this.#half ?? trained;
     this.update();
   }
@@ -202,22 +201,27 @@ export class ComputeCopy {
 }
 
 /** Tensors under the names that the passes know them by. */
-function byRole(
+export function weightsByRole(
   config: ModelConfig,
   layout: ParameterLayout,
   tensorOf: (entry: ParameterEntry) => Tensor,
 ): ComputeWeights {
   const tensors = new Map(layout.entries.map((entry) => [entry.name, tensorOf(entry)]));
   const embedding = tensors.get(parameterNames.embedding)!;
+  const biased = new Set(biasedRoles(config));
+  const linearOf = (layer: number, role: LinearRole): Linear => ({
+    weight: tensors.get(parameterNames.weight(layer, role))!,
+    ...(biased.has(role) && { bias: tensors.get(parameterNames.bias(layer, role))! }),
+  });
   return {
     embedding,
     finalNorm: tensors.get(parameterNames.finalNorm)!,
     head: config.tieWordEmbeddings ? embedding : tensors.get(parameterNames.head)!,
-    layers: Array.from({ length: config.layers }, (_, layer) => {
-      const names = parameterNames.layer(layer);
-      return Object.fromEntries(Object.entries(names).map(([role, name]) => [role, tensors.get(name)!])) as {
-        [role in keyof typeof names]: Tensor;
-      };
+    layers: Array.from({ length: config.layers }, (_, layer): LayerWeights => {
+      const linears = Object.fromEntries(linearRoles.map((role) => [role, linearOf(layer, role)]));
+      const norms = Object.entries(parameterNames.norms(layer)).filter(([, name]) => tensors.has(name));
+      const normTensors = Object.fromEntries(norms.map(([role, name]) => [role, tensors.get(name)!]));
+      return { ...linears, ...normTensors } as LayerWeights;
     }),
   };
 }

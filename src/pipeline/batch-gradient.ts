@@ -6,10 +6,11 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TrainConfig } from "../config/train.ts";
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
-import type { ModelConfig } from "../model/config.ts";
+import { loadFolder } from "../model/load.ts";
 import { TrainPass } from "../model/train-pass.ts";
+import { allocateGradients, type GradientArena } from "../model/trained.ts";
 import { ValueHead } from "../model/value-head.ts";
-import { type ComputeWeights, loadFolder, Weights } from "../model/weights.ts";
+import type { ComputeWeights } from "../model/weights.ts";
 import type { Sample } from "../rl/advantages/estimator.ts";
 import {
   forEachScored,
@@ -24,6 +25,7 @@ import { ExplainedVariance, type ValueLoss, valueLoss } from "../rl/objectives/v
 import { tokenScales } from "../rl/token-scales.ts";
 import { noVersion, type Trajectory } from "../rl/trajectory.ts";
 import { type Estimate, type LossPart, type Method, methodOf, type ScoredTokens } from "./method.ts";
+import type { SlotModel } from "./slot-weights.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { TaskGradients } from "./task-gradients.ts";
 import { TaskSettings } from "./task-settings.ts";
@@ -50,7 +52,7 @@ export type GradientMetrics = Pick<
 
 export class BatchGradient {
   /** Holds the gradient after `compute`. */
-  readonly grads: Weights;
+  readonly grads: GradientArena;
   /** The critic, where the method has one; holds its own gradient after `compute`. */
   readonly critic: ValueHead | null;
   readonly tasks: TaskSettings;
@@ -62,21 +64,22 @@ export class BatchGradient {
   readonly #reference: ComputeWeights | null;
 
   /** @param taskNames [config.tasks] what the environments call themselves; default: as the config does. */
-  constructor(device: Device, model: ModelConfig, config: TrainConfig, taskNames?: readonly string[]) {
+  constructor(device: Device, model: SlotModel, config: TrainConfig, taskNames?: readonly string[]) {
     this.#config = config;
     this.tasks = new TaskSettings(config, taskNames);
     this.#method = methodOf(config.algorithm);
     const size = passSize(config);
     this.critic = this.#method.needsCritic
-      ? new ValueHead(device, model, { maxScored: size.maxScored, trunk: trunkShare(config.algorithm.critic) })
+      ? new ValueHead(device, model.config, { maxScored: size.maxScored, trunk: trunkShare(config.algorithm.critic) })
       : null;
-    this.#pass = new TrainPass(device, model, size, this.critic);
-    this.grads = Weights.allocate(device, model, "gradients");
+    this.#pass = new TrainPass(device, model.config, size, this.critic);
+    this.grads = allocateGradients(device, model, "gradients");
     const several = config.tasks.length > 1;
-    const part = several ? Weights.allocate(device, model, "gradient of one task") : null;
+    const part = several ? allocateGradients(device, model, "gradient of one task") : null;
     this.#byTask = new TaskGradients(device, this.grads, part);
-    // The model that the run began with, also after a resume.
-    this.#reference = this.#method.needsReference ? loadFolder(device, config.model.path, "reference") : null;
+    // The model that the run began with, also after a resume: adapters begin as nothing.
+    const initial = () => model.base ?? loadFolder(device, config.model.path, "reference");
+    this.#reference = this.#method.needsReference ? initial() : null;
   }
 
   /**

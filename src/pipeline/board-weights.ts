@@ -5,15 +5,14 @@
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import type { WeightSource } from "../generate/weight-source.ts";
-import type { ModelConfig } from "../model/config.ts";
 import { type HeldWeights, WeightBoard } from "../shm/weight-board.ts";
-import { slotReader } from "./slot-weights.ts";
+import { type SlotModel, slotReader } from "./slot-weights.ts";
 import { staleVersion } from "./stale-versions.ts";
 import type { WeightCheck } from "./weight-check.ts";
 
 export async function boardWeights(options: {
   device: Device;
-  config: ModelConfig;
+  model: SlotModel;
   board: string;
   /** The version that the run begins with. */
   first: number;
@@ -21,7 +20,7 @@ export async function boardWeights(options: {
   timeoutMs: number;
   check: WeightCheck;
 }): Promise<WeightSource> {
-  const { device, config, first, timeoutMs, check } = options;
+  const { device, model, first, timeoutMs, check } = options;
   const board = WeightBoard.open(options.board);
   if ((await board.waitForVersion(first, timeoutMs)) === undefined) {
     throw new AgentRLError("PIPELINE", "The learner published no weights in time", {
@@ -29,7 +28,7 @@ export async function boardWeights(options: {
       expected: `a version within ${timeoutMs} ms`,
     });
   }
-  const reader = slotReader(device, config);
+  const reader = slotReader(device, model);
   const hold = () => {
     const held = board.acquire();
     if (held === null)
@@ -61,14 +60,14 @@ export async function boardWeights(options: {
  */
 export function staleWeights(options: {
   device: Device;
-  config: ModelConfig;
+  model: SlotModel;
   /** There must be a version on it. */
   board: string;
   every: number;
   check: WeightCheck;
 }): WeightSource {
   const board = WeightBoard.open(options.board);
-  const reader = slotReader(options.device, options.config);
+  const reader = slotReader(options.device, options.model);
   let held: HeldWeights | null = null;
   const release = () => {
     held?.release();

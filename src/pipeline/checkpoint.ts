@@ -19,7 +19,6 @@ import { join } from "node:path";
 import { z } from "zod";
 import { isOrphaned } from "../end-with-parent.ts";
 import { AgentRLError, briefly } from "../errors.ts";
-import { type ModelText, saveModelFolder } from "../model/files.ts";
 import { openSafetensors, writeSafetensors } from "../model/safetensors.ts";
 import type { ValueHeadState } from "../model/value-head.ts";
 
@@ -47,8 +46,8 @@ export type CheckpointState = z.output<typeof stateSchema>;
 
 export interface CheckpointContent {
   state: CheckpointState;
-  model: ModelText;
-  tensors: Map<string, { shape: number[]; data: Float32Array }>;
+  /** Writes the model, or the adapters, into this folder. */
+  saveModel: (folder: string) => void;
   optimizer: { m: Float32Array; v: Float32Array };
   /** Weights of `state.staleVersions`, as the board holds them. */
   stale?: ReadonlyMap<number, Float32Array>;
@@ -115,7 +114,7 @@ export function writeCheckpoint(folder: string, content: CheckpointContent, keep
   try {
     mkdirSync(temporary, { recursive: true });
     removeUnfinished(folder, temporary);
-    saveModelFolder(join(temporary, "model"), { ...content.model, tensors: content.tensors });
+    content.saveModel(join(temporary, "model"));
     writeVectors(join(temporary, optimizerFile), content.optimizer);
     if (content.critic !== undefined) writeVectors(join(temporary, criticFile), { ...content.critic });
     for (const [version, weights] of content.stale ?? [])

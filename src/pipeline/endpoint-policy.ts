@@ -8,8 +8,7 @@ import { AgentRLError } from "../errors.ts";
 import type { Endpoint } from "../policy/endpoint.ts";
 import { alignLogProbs } from "../policy/endpoint-tokens.ts";
 import { mix32 } from "../rl/sampler.ts";
-import { parseAction } from "../text/tool-calls.ts";
-import type { Dialect } from "./episode.ts";
+import type { Dialect } from "./dialect.ts";
 import type { TakenTurn, TurnPolicy, TurnRequest } from "./turn-policy.ts";
 
 export interface EndpointPolicyOptions {
@@ -39,7 +38,9 @@ export class EndpointPolicy implements TurnPolicy {
     if (said.end === "context") return { end: "context" };
     // A server without a parser of its own leaves calls in the text.
     const { action, parseFailure } =
-      said.action.calls.length > 0 ? { action: said.action, parseFailure: false } : parseAction(said.action.text);
+      said.action.calls.length > 0
+        ? { action: said.action, parseFailure: false }
+        : dialect.template.parseTurn(said.action.text, tools);
     const rendered = dialect.template.renderAssistant(action);
     // A turn that was cut off has no end.
     const tokens = said.end === "stop" ? rendered : rendered.subarray(0, -1);

@@ -3,25 +3,16 @@
  * and (later) serving run this same loop, so what is measured is what is trained.
  */
 import { currentPolicy } from "../config/cross-policy.ts";
-import type { EndReason, Environment, Message, Session } from "../env/environment.ts";
+import type { Action, EndReason, Environment, Message, Session } from "../env/environment.ts";
 import type { Conversation, TurnEnd } from "../generate/engine.ts";
 import type { Sampling, SeedWords } from "../generate/sampling.ts";
 import { EpisodeRecord } from "../rl/episode-record.ts";
 import { PolicyId, type Trajectory, type Turn } from "../rl/trajectory.ts";
-import type { ChatTemplate } from "../text/chat-template.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
 import { realClock } from "./clock.ts";
+import type { Dialect } from "./dialect.ts";
 import { assertNoFault, deadlineOf, withDeadline } from "./environment-faults.ts";
 import { EnginePolicy, type EpisodePool } from "./turn-policy.ts";
 import { Waits } from "./waits.ts";
-
-/** The policy's text side: how messages become tokens and back. */
-export interface Dialect {
-  tokenizer: Tokenizer;
-  template: ChatTemplate;
-  /** Tokens that end a turn. */
-  stopTokens: readonly number[];
-}
 
 export interface EpisodeLimits {
   maxTurns: number;
@@ -66,7 +57,8 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
   const current = new EnginePolicy({
     open: () => conversation,
     policy: PolicyId.current,
-    tokenizer: dialect.tokenizer,
+    dialect,
+    tools: request.environment.tools,
   });
   const options = { stopTokens: dialect.stopTokens, maxTokens: limits.maxTokensPerTurn, sampling, seed };
   const turns: Turn[] = [];
@@ -120,7 +112,7 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
       break;
     }
     record.given(answer);
-    messages.push({ role: "assistant", content: action.text, toolCalls: action.calls }, ...result.messages);
+    messages.push(toMessage(action), ...result.messages);
   }
 
   const total = performance.now() - started;
@@ -134,6 +126,10 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     metrics,
     timings: { total, environment: environmentMs, generation: total - environmentMs },
   };
+}
+
+function toMessage({ text, calls, thinking }: Action): Message {
+  return { role: "assistant", content: text, toolCalls: calls, ...(thinking !== undefined && { thinking }) };
 }
 
 function limitReason(end: Exclude<TurnEnd, "stop">): EndReason {

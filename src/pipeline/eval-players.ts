@@ -7,8 +7,8 @@ import type { Endpoint } from "../policy/endpoint.ts";
 import { chooser } from "../policy/mixture.ts";
 import { mix32 } from "../rl/sampler.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import { parseAction } from "../text/tool-calls.ts";
-import { type Dialect, promptTokens, runEpisode } from "./episode.ts";
+import { type Dialect, readTurn } from "./dialect.ts";
+import { promptTokens, runEpisode } from "./episode.ts";
 import { converse, type Player, type PlayRequest } from "./eval-episodes.ts";
 
 export function scriptedPlayer(policy: "expert" | "random"): Player {
@@ -62,7 +62,7 @@ export function enginePlayer(options: EnginePlayerOptions): Player {
         options.onTrajectory?.(trajectory);
         const last = trajectory.turns.at(-1);
         if (last !== undefined && trajectory.turns.length > session.turns) {
-          session.said(parseAction(dialect.tokenizer.decode(trajectory.tokens.slice(last.start, last.end))).action);
+          session.said(readTurn(dialect, environment.tools, trajectory.tokens.slice(last.start, last.end)).action);
         }
         return { endReason: trajectory.endReason };
       } finally {

@@ -4,7 +4,7 @@ import { causesOf, type EvalReport, summarize } from "../env/report.ts";
 import type { Engine } from "../generate/engine.ts";
 import type { Sampling } from "../generate/sampling.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
-import type { Dialect } from "./episode.ts";
+import type { Dialect } from "./dialect.ts";
 import { type EvaluatedEpisode, type PlayedEpisode, playEpisodes } from "./eval-episodes.ts";
 import { enginePlayer } from "./eval-players.ts";
 import { panelOf } from "./panel.ts";

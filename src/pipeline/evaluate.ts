@@ -3,7 +3,7 @@
  * policy is a script, a model in this process, or one or more endpoints; the environment runs here or behind a controller.
  */
 
-import { type DeviceSection, type TaskConfig, webgpuSection } from "../config/sections.ts";
+import { type DeviceSection, nativeSection, type TaskConfig, webgpuSection } from "../config/sections.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import { isModulePath } from "../env/definition.ts";
 import type { Environment } from "../env/environment.ts";
@@ -15,9 +15,9 @@ import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
+import { loadCompute } from "../model/load.ts";
 import { locateModel } from "../model/locate.ts";
 import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
-import { loadCompute } from "../model/weights.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { openEnvironment } from "./environments.ts";
 import { type EpisodeRef, type EvaluatedEpisode, type Player, playEpisodes } from "./eval-episodes.ts";
@@ -62,6 +62,8 @@ export interface EvaluationOptions {
   device?: DeviceSection;
   /** Default: 128 for a model, the server's own for an endpoint. */
   maxTokensPerTurn?: number;
+  /** Tokens of a whole episode. Default: the model's own limit, but no more than `defaultContext`. */
+  contextLimit?: number;
   /** Episodes at once. Default: 48 for a model, 16 for endpoints, 4 for a script. */
   concurrency?: number;
   /** Tries for one episode in which the environment fails. @default 3 */
@@ -77,6 +79,7 @@ export interface EvaluationOptions {
 
 const onNative: DeviceSection = {
   device: "native",
+  native: nativeSection.parse({}),
   webgpu: webgpuSection.parse({}),
 };
 
@@ -181,6 +184,7 @@ function settingsOf(options: EvaluationOptions, policy: Policy, tasks: Evaluated
     ...(policy.kind === "model" && { model: modelFingerprint(policy.folder) }),
     temperature: options.temperature,
     maxTokensPerTurn: options.maxTokensPerTurn,
+    contextLimit: options.contextLimit,
     seed,
     runs,
   };
@@ -225,13 +229,16 @@ async function openPlayer(options: EvaluationOptions, policy: Policy): Promise<O
   return { player: endpointPlayer(endpoints), close: async () => {} };
 }
 
+/** Longer contexts than episodes need would take gigabytes of a real model's KV cache. */
+const defaultContext = 4096;
+
 async function openModel(options: EvaluationOptions, folder: string): Promise<OpenPlayer> {
   const concurrency = concurrencyOf(options, { kind: "model", folder });
   const { maxTokensPerTurn = 128, temperature = 0, threads = 1 } = options;
   const model = loadModelFolder(folder);
   try {
     const { config, tokenizer, template } = model;
-    const contextLimit = config.maxPositions;
+    const contextLimit = options.contextLimit ?? Math.min(config.maxPositions, defaultContext);
     const pages = concurrency * Math.ceil(contextLimit / ATTENTION_BLOCK);
     assertFitsMemory(estimateMemory(config, { maxRows: 0, maxScored: 0, pages, boardSlots: 1 }));
     const device = await openDevice(await resolveDevice(options.device ?? onNative), threads, {
@@ -239,7 +246,8 @@ async function openModel(options: EvaluationOptions, folder: string): Promise<Op
       rows: { train: 0, decode: concurrency },
     });
     const weights = fixedWeights(loadCompute(device, model, "weights"));
-    const engine = new Engine({ device, config, weights, maxConversations: concurrency, contextLimit });
+    const loraRank = model.adapter?.lora.rank ?? 0;
+    const engine = new Engine({ device, config, loraRank, weights, maxConversations: concurrency, contextLimit });
     return {
       player: enginePlayer({
         engine,

@@ -3,7 +3,7 @@ import type { Action, Environment, Message } from "../env/environment.ts";
 import { AgentRLError } from "../errors.ts";
 import { TokenRecord } from "../generate/token-record.ts";
 import { PolicyId, type Trajectory } from "../rl/trajectory.ts";
-import type { Dialect } from "./episode.ts";
+import type { Dialect } from "./dialect.ts";
 
 export interface ExpertEpisode {
   environment: Environment;

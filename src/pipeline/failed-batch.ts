@@ -8,7 +8,7 @@ import { Packr } from "msgpackr";
 import { type TrainConfig, trainSchema } from "../config/train.ts";
 import { AgentRLError } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
-import { loadCompute } from "../model/weights.ts";
+import { adapt, loadCompute } from "../model/load.ts";
 import { decodeTrajectory, encodeTrajectory } from "../rl/record.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { BatchGradient, type GradientMetrics } from "./batch-gradient.ts";
@@ -78,9 +78,11 @@ export async function replayFailedBatch(file: string): Promise<GradientMetrics &
     config: model.config,
     rows,
   });
-  const weights = loadCompute(device, model, "weights");
+  const base = loadCompute(device, { config: model.config, tensors: model.tensors }, "weights");
   model.tensors.close();
-  const gradient = new BatchGradient(device, model.config, config, taskNames);
+  const trained = { config: model.config, lora: model.adapter?.lora ?? null, base };
+  const weights = model.adapter === undefined ? base : adapt(device, model.config, base, model.adapter);
+  const gradient = new BatchGradient(device, trained, config, taskNames);
   loadCritic(gradient, critic, checkpoint);
   const metrics = await gradient.compute(weights, groups, state.step);
   await gradient.critic?.gradientNorm();

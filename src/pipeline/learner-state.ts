@@ -3,13 +3,17 @@
  * sampled it, accumulate the gradient over micro-batches, apply AdamW from the current board slot into a free one,
  * publish.
  */
+import { loraOf } from "../config/lora.ts";
 import type { TrainConfig } from "../config/train.ts";
 import type { Device } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
-import { loadModelFolder, type ModelFolder, type ModelText } from "../model/files.ts";
+import { openAdapterFolder, saveAdapterFolder } from "../model/adapter-files.ts";
+import { loadModelFolder, type ModelFolder, type ModelText, saveModelFolder } from "../model/files.ts";
+import { initAdapters } from "../model/lora.ts";
 import { AdamW } from "../model/optimizer.ts";
-import { packTensors, unpackTensors } from "../model/parameters.ts";
+import { packTensors, parameterLayout, unpackTensors } from "../model/parameters.ts";
 import { learningRate } from "../model/schedule.ts";
+import { trainedLayout } from "../model/trained.ts";
 import type { ValueHeadState } from "../model/value-head.ts";
 import { VersionChecksums } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
@@ -17,12 +21,13 @@ import { WeightBoard } from "../shm/weight-board.ts";
 import { BatchGradient } from "./batch-gradient.ts";
 import { batchMetrics } from "./batch-metrics.ts";
 import { readCheckpoint, readStaleWeights, writeCheckpoint } from "./checkpoint.ts";
+import { publishFrozen } from "./frozen-weights.ts";
 import type { Trainer } from "./learner-loop.ts";
 import type { GroupBooks, Setup } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
 import { maxLagOf } from "./plan.ts";
 import { checkpointsOf } from "./pool-models.ts";
-import { type SlotWriter, slotWriter } from "./slot-weights.ts";
+import { type SlotModel, type SlotWriter, slotWriter } from "./slot-weights.ts";
 import { refreshIntervals, StaleHolds } from "./stale-versions.ts";
 import type { StepMetrics } from "./step-metrics.ts";
 import { passSize, scheduleOf } from "./training-options.ts";
@@ -36,6 +41,7 @@ export class LearnerState implements Trainer<Trajectory> {
   readonly #config: TrainConfig;
   readonly #device: Device;
   readonly #model: ModelText;
+  readonly #trained: SlotModel;
   readonly #board: WeightBoard;
   readonly #gradient: BatchGradient;
   readonly #optimizer: AdamW;
@@ -51,9 +57,13 @@ export class LearnerState implements Trainer<Trajectory> {
     this.#device = device;
     this.#model = model;
     this.#board = board;
-    this.#gradient = new BatchGradient(device, model.config, config, setup.taskNames);
+    const lora = loraOf(config);
+    const base = lora === null ? null : publishFrozen(device, model, setup.frozen!);
+    const trained = { config: model.config, lora, base };
+    this.#trained = trained;
+    this.#gradient = new BatchGradient(device, trained, config, setup.taskNames);
     const { beta1, beta2, eps, weightDecay } = config.optimizer;
-    this.#optimizer = new AdamW(device, model.config, { beta1, beta2, eps, weightDecay });
+    this.#optimizer = new AdamW(device, trainedLayout(trained), { beta1, beta2, eps, weightDecay });
 
     this.#stale = new StaleHolds(board, refreshIntervals(config), maxLagOf(config));
     if (setup.resume !== null) {
@@ -67,15 +77,15 @@ export class LearnerState implements Trainer<Trajectory> {
       this.books = { trainedGroups, ...(sampling && { sampling }) };
     }
     const slot = board.beginWrite();
-    slot.data.set(packTensors(model.config, (name) => model.tensors.read(name)));
-    this.#current = slotWriter(device, model.config, slot);
+    slot.data.set(initialOf(setup, trained, model));
+    this.#current = slotWriter(device, trained, slot);
     const checksum = board.checksum(slot.data);
     board.publish(slot, this.step, checksum);
     this.#checksums.set(this.step, checksum);
     this.#stale.advance(this.step);
     this.#verifier = new Verifier({
       device,
-      config: model.config,
+      model: trained,
       board,
       // Packing differs from training's on purpose, in rows per pass and in sharing no prefix: the law says that
       // packing cannot matter.
@@ -86,7 +96,8 @@ export class LearnerState implements Trainer<Trajectory> {
 
   /** Computes on `device`, by default the one that the setup names. */
   static async open(setup: Setup, device?: Device): Promise<LearnerState> {
-    const model = loadModelFolder(setup.modelFolder);
+    const { config } = setup;
+    const model = loadModelFolder(loraOf(config) === null ? setup.modelFolder : config.model.path, config.model);
     const rows = { train: passSize(setup.config).maxRows, decode: 0 };
     device ??= await openDevice(setup.device, setup.config.learner.threads, { config: model.config, rows });
     const board = WeightBoard.open(setup.board);
@@ -185,8 +196,7 @@ export class LearnerState implements Trainer<Trajectory> {
           ...(stale.size > 0 && { staleVersions: [...stale.keys()] }),
           checksum: this.#checksums.get(this.step)!,
         },
-        model: this.#model,
-        tensors: unpackTensors(this.#model.config, this.#current.data),
+        saveModel: (folder) => this.#saveModel(folder),
         optimizer: { m, v },
         ...(critic && { critic }),
         ...(stale.size > 0 && { stale }),
@@ -194,6 +204,24 @@ export class LearnerState implements Trainer<Trajectory> {
       this.#config.checkpoint.keep,
     );
   }
+
+  #saveModel(folder: string): void {
+    const { config, lora } = this.#trained;
+    const { data } = this.#current;
+    if (lora === null) {
+      saveModelFolder(folder, { ...this.#model, tensors: unpackTensors(parameterLayout(config), data) });
+    } else {
+      saveAdapterFolder(folder, { base: this.#config.model.path, config, lora, arena: data });
+    }
+  }
+}
+
+/** What training begins or goes on from, in the layout of what is trained. */
+function initialOf({ config, modelFolder, resume }: Setup, { lora }: SlotModel, model: ModelFolder): Float32Array {
+  if (lora === null) return packTensors(parameterLayout(model.config), (name) => model.tensors.read(name));
+  return resume === null
+    ? initAdapters(model.config, lora, config.seed)
+    : openAdapterFolder(modelFolder).read(model.config);
 }
 
 /** @throws AgentRLError "CHECKPOINT" when the method has a critic and the checkpoint has none. */

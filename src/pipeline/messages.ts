@@ -15,6 +15,8 @@ export interface Setup {
   /** Shared-memory names. */
   ring: string;
   board: string;
+  /** Board of the frozen weights, in a run that trains adapters. */
+  frozen: string | null;
   /** Model folder whose weights the learner starts from: the configured one, or a checkpoint's. */
   modelFolder: string;
   /** Weight version that the run begins with: the steps that are done. */

@@ -4,13 +4,15 @@
  */
 import { existsSync } from "node:fs";
 import type { DeviceSection } from "../config/sections.ts";
-import type { Device } from "../device/device.ts";
+import type { Device, WeightType } from "../device/device.ts";
 import { NativeDevice } from "../device/native.ts";
 import type { AdapterOptions } from "../device/webgpu/adapter.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { productShapes } from "../model/product-shapes.ts";
 
-export type ResolvedDevice = { kind: "native" } | { kind: "webgpu"; adapter: AdapterOptions; description: string };
+export type ResolvedDevice =
+  | { kind: "native"; weights: WeightType }
+  | { kind: "webgpu"; adapter: AdapterOptions; description: string };
 
 /**
  * `auto` takes a hardware WebGPU adapter when there is one, else native: an adapter that computes on the CPU (llvmpipe,
@@ -18,17 +20,21 @@ export type ResolvedDevice = { kind: "native" } | { kind: "webgpu"; adapter: Ada
  * @param option That the adapter is asked for by; default: webgpu.adapter.
  * @throws AgentRLError DEVICE when `webgpu` is asked for and there is no adapter, or it lacks what the section asks for.
  */
-export async function resolveDevice({ device, webgpu }: DeviceSection, option?: string): Promise<ResolvedDevice> {
-  if (device === "native" || (device === "auto" && !mayHaveGpu())) return { kind: "native" };
+export async function resolveDevice(
+  { device, native, webgpu }: DeviceSection,
+  option?: string,
+): Promise<ResolvedDevice> {
+  const onNative: ResolvedDevice = { kind: "native", weights: native.weights };
+  if (device === "native" || (device === "auto" && !mayHaveGpu())) return onNative;
   const { requireAdapter, findAdapter, describeAdapter, assertSupports } = await import("../device/webgpu/adapter.ts");
   const { profile, products, weights, kvCache } = webgpu;
   const adapter: AdapterOptions = { profile, products, weights, kvCache };
   if (webgpu.adapter !== undefined) adapter.adapter = webgpu.adapter;
   const found =
     device === "webgpu" ? await requireAdapter(adapter, option) : await findAdapter(adapter).catch(() => null);
-  if (found === null) return { kind: "native" };
+  if (found === null) return onNative;
   const { software, description } = describeAdapter(found);
-  if (device === "auto" && software) return { kind: "native" };
+  if (device === "auto" && software) return onNative;
   assertSupports(found, adapter);
   return { kind: "webgpu", adapter, description };
 }
@@ -47,7 +53,7 @@ export async function openDevice(
   threads: number,
   model: { config: ModelConfig; rows: { train: number; decode: number } },
 ): Promise<Device> {
-  if (device.kind === "native") return new NativeDevice({ threads });
+  if (device.kind === "native") return new NativeDevice({ threads, weights: device.weights });
   const { WebGpuDevice } = await import("../device/webgpu/webgpu-device.ts");
   const opened = await WebGpuDevice.open(device.adapter);
   await opened.tune(productShapes(model.config, model.rows));

@@ -3,11 +3,13 @@
  * `--dry-run` prints it; a run checks it.
  */
 
+import { loraOf } from "../config/lora.ts";
 import type { TrainConfig } from "../config/train.ts";
 import { ATTENTION_BLOCK } from "../device/device.ts";
 import type { ModelConfig } from "../model/config.ts";
 import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
 import { parameterLayout } from "../model/parameters.ts";
+import { trainedLayout } from "../model/trained.ts";
 import { mostSlots } from "../shm/weight-board.ts";
 import { lossFormula } from "./method.ts";
 import { mostHeld, refreshIntervals } from "./stale-versions.ts";
@@ -15,6 +17,8 @@ import { passSize } from "./training-options.ts";
 
 export interface RunPlan {
   parameters: number;
+  /** Those that are trained: all of them, or those of the adapters. */
+  trainedParameters: number;
   maxLag: number;
   boardSlots: number;
   boardSlotBytes: number;
@@ -42,7 +46,8 @@ export function conversationsOf(config: TrainConfig): number {
 export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
   const maxLag = maxLagOf(config);
   const { rollout } = config;
-  const layout = parameterLayout(model);
+  const lora = loraOf(config);
+  const trained = trainedLayout({ config: model, lora }).length;
   // The versions that live tokens may carry, the one being written, and one that a slow reader still holds; and those of
   // stale copies. Beyond what a board can hold, tokens of the oldest versions are trained but not compared.
   const boardSlots = Math.min(maxLag + 4 + mostHeld(refreshIntervals(config), maxLag), mostSlots);
@@ -51,14 +56,16 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
   const pool = (config.crossPolicy?.pool ?? []).map(({ kind }) => kind);
   const checkpoints = pool.filter((kind) => kind === "checkpoint").length;
   return {
-    parameters: layout.length,
+    parameters: parameterLayout(model).length,
+    trainedParameters: trained,
     maxLag,
     boardSlots,
-    boardSlotBytes: layout.length * 4,
+    boardSlotBytes: trained * 4,
     ringBytes: Math.max(8 * 2 ** 20, 8 * largestRecord),
     largestRecordBytes: largestRecord,
     memory: estimateMemory(model, {
       ...passSize(config),
+      lora,
       severalTasks: config.tasks.length > 1,
       reference: config.algorithm.kl.coefficient > 0,
       pages,
@@ -72,6 +79,7 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
       },
       // Whether `auto` finds a GPU is not known yet.
       kvCache: config.device === "webgpu" ? config.webgpu.kvCache : "f32",
+      weights: config.device === "webgpu" ? config.webgpu.weights : config.native.weights,
     }),
     loss: lossFormula(config),
   };

@@ -9,22 +9,22 @@ import type { ToolSpec } from "../env/environment.ts";
 import { type Conversation, Engine, type EngineStats } from "../generate/engine.ts";
 import type { SeedWords } from "../generate/sampling.ts";
 import { fixedWeights, type WeightSource } from "../generate/weight-source.ts";
-import type { ModelConfig } from "../model/config.ts";
-import { loadFolder } from "../model/weights.ts";
+import { loadFolder } from "../model/load.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { drawPolicy } from "../rl/policy-draw.ts";
 import { noVersion, PolicyId } from "../rl/trajectory.ts";
 import { staleWeights } from "./board-weights.ts";
+import type { Dialect } from "./dialect.ts";
 import { EndpointPolicy } from "./endpoint-policy.ts";
-import type { Dialect } from "./episode.ts";
 import { apiKeyOf } from "./pool-models.ts";
+import type { SlotModel } from "./slot-weights.ts";
 import { EnginePolicy, type EpisodePool, type TurnPolicy } from "./turn-policy.ts";
 import type { WeightCheck } from "./weight-check.ts";
 
 export interface PolicyPoolOptions {
   config: TrainConfig;
   device: Device;
-  model: ModelConfig;
+  model: SlotModel;
   dialect: Dialect;
   /** Name of the weight board, on which there is a version. */
   board: string;
@@ -101,7 +101,8 @@ export class PolicyPool {
         return conversation;
       },
       policy: member.policy,
-      tokenizer: dialect.tokenizer,
+      dialect,
+      tools,
     });
   }
 
@@ -110,10 +111,18 @@ export class PolicyPool {
     const { name } = member;
     const { temperature, maxSequences, contextLimit, kvOnUpdate } = config.rollout;
     const engine = (weights: WeightSource) =>
-      new Engine({ device, config: model, weights, maxConversations: maxSequences, contextLimit, kvOnUpdate });
+      new Engine({
+        device,
+        config: model.config,
+        loraRank: model.lora?.rank ?? 0,
+        weights,
+        maxConversations: maxSequences,
+        contextLimit,
+        kvOnUpdate,
+      });
     switch (member.kind) {
       case "stale": {
-        const weights = staleWeights({ device, config: model, board, every: member.every!, check });
+        const weights = staleWeights({ device, model, board, every: member.every!, check });
         return { name, engine: engine(weights), policy: PolicyId.stale };
       }
       case "checkpoint": {

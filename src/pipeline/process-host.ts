@@ -14,16 +14,21 @@ import { type RunDevices, rolloutDevice } from "./run-devices.ts";
 import type { AttemptHost, RunHost, SavedBooks } from "./run-host.ts";
 
 /** What does not change from attempt to attempt. */
-export interface RunSetup extends Omit<Setup, "device" | "ring" | "board" | "modelFolder" | "firstVersion" | "resume"> {
+export interface RunSetup
+  extends Omit<Setup, "device" | "ring" | "board" | "frozen" | "modelFolder" | "firstVersion" | "resume"> {
   devices: RunDevices;
+  /** Of the frozen weights in shared memory; 0 when every parameter is trained. */
+  frozenBytes: number;
 }
+
+type SegmentSizes = Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes">;
 
 export class ProcessHost implements RunHost {
   readonly clock = realClock;
   readonly #setup: RunSetup;
-  readonly #plan: Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes">;
+  readonly #plan: SegmentSizes;
 
-  constructor(setup: RunSetup, plan: Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes">) {
+  constructor(setup: RunSetup, plan: SegmentSizes) {
     this.#setup = setup;
     this.#plan = plan;
   }
@@ -38,11 +43,14 @@ export class ProcessHost implements RunHost {
     const { ringBytes, boardSlots, boardSlotBytes } = this.#plan;
     const ring = Ring.create({ name: segmentName(run, "ring"), capacityBytes: ringBytes });
     const board = WeightBoard.create({ name: segmentName(run, "board"), slots: boardSlots, bytes: boardSlotBytes });
-    const { devices, ...always } = this.#setup;
+    const { devices, frozenBytes, ...always } = this.#setup;
+    const frozen =
+      frozenBytes > 0 ? WeightBoard.create({ name: segmentName(run, "frozen"), slots: 1, bytes: frozenBytes }) : null;
     const setup: Omit<Setup, "device"> = {
       ...always,
       ring: ring.name,
       board: board.name,
+      frozen: frozen?.name ?? null,
       modelFolder: from === null ? this.#setup.config.model.path : join(from.folder, "model"),
       firstVersion: from?.state.step ?? 0,
       resume: from?.folder ?? null,
@@ -60,8 +68,10 @@ export class ProcessHost implements RunHost {
         ring.close();
         ring.unlink();
         ring.detach();
-        board.close();
-        board.unlink();
+        for (const each of [board, frozen]) {
+          each?.close();
+          each?.unlink();
+        }
       },
     };
   }

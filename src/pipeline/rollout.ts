@@ -2,6 +2,7 @@
  * The rollout process: leases groups from the supervisor, plays their episodes on one generation engine under whatever
  * weights are newest, and pushes every finished episode into the ring.
  */
+import { loraOf } from "../config/lora.ts";
 import { tokensPerTurnOf } from "../config/train-tasks.ts";
 import type { Environment } from "../env/environment.ts";
 import type { EvalReport } from "../env/report.ts";
@@ -14,10 +15,12 @@ import { Ring } from "../shm/ring.ts";
 import { boardWeights } from "./board-weights.ts";
 import { connectToSupervisor, failWith } from "./children.ts";
 import { every, realClock } from "./clock.ts";
+import type { Dialect } from "./dialect.ts";
 import { closeSession, startSession } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
-import { type Dialect, promptTokens, runEpisode } from "./episode.ts";
+import { promptTokens, runEpisode } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
+import { frozenWeights } from "./frozen-weights.ts";
 import { GroupPlayer, type OpenGroup } from "./group-player.ts";
 import { type FromRollout, type GroupLease, pulseMs, type Setup, type ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
@@ -25,6 +28,7 @@ import { conversationsOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
+import { loraRankOf } from "./training-options.ts";
 import { Waits } from "./waits.ts";
 import { WeightCheck } from "./weight-check.ts";
 
@@ -80,23 +84,30 @@ class RolloutProcess {
   static async open(setup: Setup, send: (message: FromRollout) => void): Promise<RolloutProcess> {
     const { config } = setup;
     // Not a checkpoint's copy, which may be gone when a process is started again.
-    const { dialect, modelConfig } = loadPolicyText(config.model.path);
+    const { dialect, modelConfig } = loadPolicyText(config.model.path, config.model);
     const rows = { train: 0, decode: config.rollout.maxSequences };
     const device = await openDevice(setup.device, config.rollout.threads, { config: modelConfig, rows });
     const environments = await Promise.all(config.tasks.map(openEnvironment));
     const ring = Ring.open(setup.ring);
     const { board, firstVersion: first } = setup;
     const check = new WeightCheck();
-    const weights = await boardWeights({ device, config: modelConfig, board, first, timeoutMs: 120_000, check });
+    const timeoutMs = 120_000;
+    const base =
+      setup.frozen === null
+        ? null
+        : await frozenWeights({ device, config: modelConfig, board: setup.frozen, timeoutMs });
+    const model = { config: modelConfig, lora: loraOf(config), base };
+    const weights = await boardWeights({ device, model, board, first, timeoutMs, check });
     const engine = new Engine({
       device,
       config: modelConfig,
+      loraRank: loraRankOf(config),
       weights,
       maxConversations: conversationsOf(config),
       contextLimit: config.rollout.contextLimit,
       kvOnUpdate: config.rollout.kvOnUpdate,
     });
-    const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board, check });
+    const pool = new PolicyPool({ config, device, model, dialect, board, check });
     return new RolloutProcess({ setup, send, environments, dialect, engine, pool, ring, check });
   }
 

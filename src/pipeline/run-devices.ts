@@ -47,8 +47,8 @@ export function learnerSection(config: Config): DeviceSection {
   return withAdapter(config, config.learner.adapter ?? config.webgpu.adapter);
 }
 
-function withAdapter({ device, webgpu: { adapter: _, ...webgpu } }: DeviceSection, adapter?: string): DeviceSection {
-  return { device, webgpu: { ...webgpu, ...(adapter !== undefined && { adapter }) } };
+function withAdapter({ device, native, webgpu: { adapter: _, ...webgpu } }: DeviceSection, adapter?: string) {
+  return { device, native, webgpu: { ...webgpu, ...(adapter !== undefined && { adapter }) } };
 }
 
 /** What a process sees of Vulkan devices is settled when it first asks: one by its address is looked for in another. */

@@ -3,24 +3,30 @@
  * expert's tokens at the config's temperature, through the same training pass as reinforcement learning. With `until`
  * it stops as soon as held-out success reaches a target.
  */
+import { loraOf } from "../config/lora.ts";
 import type { SftConfig } from "../config/sft.ts";
+import type { Device } from "../device/device.ts";
 import type { Environment } from "../env/environment.ts";
 import { successOf } from "../env/report.ts";
 import { AgentRLError } from "../errors.ts";
 import { Engine } from "../generate/engine.ts";
 import { fixedWeights } from "../generate/weight-source.ts";
-import { loadModelFolder, type ModelText, saveModelFolder } from "../model/files.ts";
+import { loadModelFolder, type ModelFolder, type ModelText, saveModelFolder } from "../model/files.ts";
 import { initWeights } from "../model/init.ts";
+import { loadCompute } from "../model/load.ts";
+import { initAdapters } from "../model/lora.ts";
+import { mergedTensors } from "../model/merge.ts";
 import { AdamW } from "../model/optimizer.ts";
 import { packTensors, unpackTensors } from "../model/parameters.ts";
 import { learningRate } from "../model/schedule.ts";
 import { TrainPass } from "../model/train-pass.ts";
+import { allocateGradients, type TrainedShape, trainedLayout, withAdapters } from "../model/trained.ts";
 import { ComputeCopy, Weights } from "../model/weights.ts";
 import { packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32, TaskSampler } from "../rl/sampler.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
+import type { Dialect } from "./dialect.ts";
 import { openEnvironment } from "./environments.ts";
-import type { Dialect } from "./episode.ts";
 import { evaluateTask } from "./evaluate-task.ts";
 import { type ExpertEpisode, playExpert, toTrajectory } from "./expert-episodes.ts";
 import { withLocalSftModels } from "./locate-models.ts";
@@ -64,7 +70,7 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
   const started = performance.now();
   const environments = await Promise.all(config.tasks.map(openEnvironment));
   const experts = await collectExperts(config, environments);
-  const existing = config.model.path === undefined ? null : loadModelFolder(config.model.path);
+  const existing = config.model.path === undefined ? null : loadModelFolder(config.model.path, config.model);
   const model: ModelText = existing ?? newModel(config, experts);
   const { config: modelConfig } = model;
   const dialect: Dialect = {
@@ -87,18 +93,14 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
     config: modelConfig,
     rows: { train: maxRows, decode: config.until ? 48 : 0 },
   });
-  const pass = new TrainPass(device, modelConfig, { maxRows, maxScored: maxRows });
-  const weights = Weights.allocate(device, modelConfig, "weights");
-  const grads = Weights.allocate(device, modelConfig, "gradients");
-  const initial =
-    existing === null
-      ? initWeights(modelConfig, config.seed)
-      : packTensors(modelConfig, (name) => existing.tensors.read(name));
-  existing?.tensors.close();
-  weights.write(initial);
-  const compute = new ComputeCopy(device, weights);
+  const lora = loraOf(config);
+  const loraRank = lora?.rank ?? 0;
+  const pass = new TrainPass(device, modelConfig, { maxRows, maxScored: maxRows, loraRank });
+  const shape = { config: modelConfig, lora };
+  const grads = allocateGradients(device, shape, "gradients");
+  const { weights, compute } = openTrained(device, shape, existing, config.seed);
   const { beta1, beta2, eps, weightDecay, maxGradNorm } = config.optimizer;
-  const optimizer = new AdamW(device, modelConfig, { beta1, beta2, eps, weightDecay });
+  const optimizer = new AdamW(device, weights.layout, { beta1, beta2, eps, weightDecay });
 
   const batches = batchStream(fitting, config.batchTokens, config.seed);
   const perEpoch = Math.ceil(fitting.reduce((sum, t) => sum + t.tokens.length, 0) / config.batchTokens);
@@ -107,6 +109,7 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
     ? new Engine({
         device,
         config: modelConfig,
+        loraRank,
         weights: fixedWeights(compute.weights),
         maxConversations: 48,
         contextLimit: config.contextLimit,
@@ -159,12 +162,36 @@ export async function runSft(options: SftOptions): Promise<SftSummary> {
     if (progress.success !== undefined && meanOf(progress.success) >= config.until!.success) break;
   }
 
-  saveModelFolder(out, { ...model, tensors: unpackTensors(modelConfig, await device.readF32(weights.arena)) });
+  const trained = await device.readF32(weights.arena);
+  const tensors =
+    lora === null
+      ? unpackTensors(weights.layout, trained)
+      : mergedTensors(modelConfig, existing!.tensors, { lora, data: trained });
+  existing?.tensors.close();
+  saveModelFolder(out, { ...model, tensors });
   await engine?.destroy();
   device.destroy();
   for (const environment of environments) await environment.close();
   summary.seconds = (performance.now() - started) / 1000;
   return summary;
+}
+
+/** What is trained, and what passes compute with while it is; `update` after each change. */
+function openTrained(device: Device, { config, lora }: TrainedShape, existing: ModelFolder | null, seed: number) {
+  if (lora === null || existing === null) {
+    const weights = Weights.allocate(device, config, "weights");
+    const { layout } = weights;
+    weights.write(
+      existing === null ? initWeights(config, seed) : packTensors(layout, (name) => existing.tensors.read(name)),
+    );
+    return { weights, compute: new ComputeCopy(device, weights) };
+  }
+  const layout = trainedLayout({ config, lora });
+  const arena = device.alloc(layout.length, "f32", "adapters");
+  device.write(arena, initAdapters(config, lora, seed));
+  const base = loadCompute(device, { config, tensors: existing.tensors }, "frozen weights");
+  const compute = { weights: withAdapters(device, config, base, { lora, arena }), update: () => {} };
+  return { weights: { layout, arena }, compute };
 }
 
 /** Expert episodes as the task weights share them out; every one must have earned the full reward. */

@@ -5,8 +5,16 @@
  */
 import type { Device, Tensor } from "../device/device.ts";
 import { NativeDevice } from "../device/native.ts";
-import type { ModelConfig } from "../model/config.ts";
-import { allocateCompute, ComputeCopy, type ComputeWeights, type LoadableWeights, Weights } from "../model/weights.ts";
+import type { ParameterLayout } from "../model/parameters.ts";
+import { type TrainedShape, trainedLayout, withAdapters } from "../model/trained.ts";
+import {
+  type Arena,
+  allocateCompute,
+  ComputeCopy,
+  type ComputeWeights,
+  type LoadableWeights,
+  Weights,
+} from "../model/weights.ts";
 import type { BoardSlot, HeldWeights } from "../shm/weight-board.ts";
 
 /** Versions to compute from. */
@@ -18,8 +26,8 @@ export interface SlotReader {
 
 /** The weights that are being trained. */
 export interface SlotWriter {
-  readonly weights: Weights;
-  /** What passes compute with: the weights, or their copy in f16. */
+  readonly weights: Arena;
+  /** What passes compute with. */
   readonly compute: ComputeWeights;
   /** The values of `weights` in shared memory. */
   readonly data: Float32Array;
@@ -31,57 +39,82 @@ export interface SlotWriter {
   destroy(): void;
 }
 
-export function slotReader(device: Device, config: ModelConfig): SlotReader {
-  return device instanceof NativeDevice ? new InPlace(device, config) : new Uploaded(device, config);
+/** What the versions of a run are versions of. */
+export interface SlotModel extends TrainedShape {
+  /** Of a run that trains adapters: the frozen weights, on the device. */
+  readonly base: ComputeWeights | null;
+}
+
+export function slotReader(device: Device, model: SlotModel): SlotReader {
+  return isInPlace(device, model) ? new InPlace(device, model) : new Uploaded(device, model);
 }
 
 /** `initial` is a slot that holds the values to start from. */
-export function slotWriter(device: Device, config: ModelConfig, initial: BoardSlot): SlotWriter {
-  return device instanceof NativeDevice
-    ? new InPlaceWriter(device, config, initial)
-    : new UploadedWriter(device, config, initial);
+export function slotWriter(device: Device, model: SlotModel, initial: BoardSlot): SlotWriter {
+  return isInPlace(device, model)
+    ? new InPlaceWriter(device, model, initial)
+    : new UploadedWriter(device, model, initial);
+}
+
+/** Whether passes can compute with a slot's f32 numbers where they lie. */
+function isInPlace(device: Device, { lora }: SlotModel): device is NativeDevice {
+  return device instanceof NativeDevice && (lora !== null || device.storage.weights === "f32");
+}
+
+/** Weights to compute with whose trained part is `arena`. */
+function computeWith(device: Device, { config, lora, base }: SlotModel, arena: Tensor): ComputeWeights {
+  return lora === null ? new Weights(device, config, arena) : withAdapters(device, config, base!, { lora, arena });
+}
+
+interface InPlaceSlot extends Arena {
+  readonly compute: ComputeWeights;
 }
 
 /** A slot keeps its place in memory, so its views are made once. */
 class InPlace implements SlotReader {
   readonly #device: NativeDevice;
-  readonly #config: ModelConfig;
-  readonly #bySlot = new Map<number, Weights>();
+  readonly #model: SlotModel;
+  readonly #bySlot = new Map<number, InPlaceSlot>();
 
-  constructor(device: NativeDevice, config: ModelConfig) {
+  constructor(device: NativeDevice, model: SlotModel) {
     this.#device = device;
-    this.#config = config;
+    this.#model = model;
   }
 
-  weightsOf({ slot, data }: BoardSlot): Weights {
-    let weights = this.#bySlot.get(slot);
-    if (weights === undefined) {
-      weights = new Weights(this.#device, this.#config, NativeDevice.wrap(data));
-      this.#bySlot.set(slot, weights);
+  weightsOf(held: BoardSlot): ComputeWeights {
+    return this.at(held).compute;
+  }
+
+  at({ slot, data }: BoardSlot): InPlaceSlot {
+    let found = this.#bySlot.get(slot);
+    if (found === undefined) {
+      const arena = NativeDevice.wrap(data);
+      found = { layout: trainedLayout(this.#model), arena, compute: computeWith(this.#device, this.#model, arena) };
+      this.#bySlot.set(slot, found);
     }
-    return weights;
+    return found;
   }
 
   destroy(): void {}
 }
 
 class InPlaceWriter implements SlotWriter {
-  weights: Weights;
+  weights: InPlaceSlot;
   data: Float32Array;
   readonly #slots: InPlace;
 
-  constructor(device: NativeDevice, config: ModelConfig, initial: BoardSlot) {
-    this.#slots = new InPlace(device, config);
-    this.weights = this.#slots.weightsOf(initial);
+  constructor(device: NativeDevice, model: SlotModel, initial: BoardSlot) {
+    this.#slots = new InPlace(device, model);
+    this.weights = this.#slots.at(initial);
     this.data = initial.data;
   }
 
-  get compute(): Weights {
-    return this.weights;
+  get compute(): ComputeWeights {
+    return this.weights.compute;
   }
 
   async advance<T>(slot: BoardSlot, update: (out: Tensor) => Promise<T>): Promise<T> {
-    const next = this.#slots.weightsOf(slot);
+    const next = this.#slots.at(slot);
     const result = await update(next.arena);
     this.weights = next;
     this.data = slot.data;
@@ -95,8 +128,11 @@ class Uploaded implements SlotReader {
   readonly #weights: LoadableWeights;
   #version = -1;
 
-  constructor(device: Device, config: ModelConfig) {
-    this.#weights = allocateCompute(device, config, "weights of the board");
+  constructor(device: Device, model: SlotModel) {
+    this.#weights =
+      model.lora === null
+        ? allocateCompute(device, model.config, "weights of the board")
+        : new UploadedAdapters(device, model, "adapters of the board");
   }
 
   weightsOf({ version, data }: HeldWeights): ComputeWeights {
@@ -110,34 +146,73 @@ class Uploaded implements SlotReader {
   }
 }
 
+/** Adapters in the device's own memory, on frozen weights. */
+class UploadedAdapters implements LoadableWeights, Arena {
+  readonly layout: ParameterLayout;
+  readonly arena: Tensor;
+  readonly embedding: Tensor;
+  readonly layers: ComputeWeights["layers"];
+  readonly finalNorm: Tensor;
+  readonly head: Tensor;
+  readonly #device: Device;
+
+  constructor(device: Device, model: SlotModel, label: string) {
+    this.#device = device;
+    this.layout = trainedLayout(model);
+    this.arena = device.alloc(this.layout.length, "f32", label);
+    ({
+      embedding: this.embedding,
+      layers: this.layers,
+      finalNorm: this.finalNorm,
+      head: this.head,
+    } = computeWith(device, model, this.arena));
+  }
+
+  write(arena: Float32Array): void {
+    this.#device.write(this.arena, arena);
+  }
+
+  free(): void {
+    this.#device.free(this.arena);
+  }
+}
+
 class UploadedWriter implements SlotWriter {
-  readonly weights: Weights;
+  readonly weights: LoadableWeights & Arena;
   data: Float32Array;
   readonly #device: Device;
-  readonly #copy: ComputeCopy;
+  /** Null: `weights` are computed with as they are. */
+  readonly #copy: ComputeCopy | null;
 
-  constructor(device: Device, config: ModelConfig, initial: BoardSlot) {
+  constructor(device: Device, model: SlotModel, initial: BoardSlot) {
     this.#device = device;
-    this.weights = Weights.allocate(device, config, "weights");
-    this.weights.write(initial.data);
+    if (model.lora === null) {
+      const weights = Weights.allocate(device, model.config, "weights");
+      weights.write(initial.data);
+      this.weights = weights;
+      this.#copy = new ComputeCopy(device, weights);
+    } else {
+      this.weights = new UploadedAdapters(device, model, "adapters");
+      this.weights.write(initial.data);
+      this.#copy = null;
+    }
     this.data = initial.data;
-    this.#copy = new ComputeCopy(device, this.weights);
   }
 
   get compute(): ComputeWeights {
-    return this.#copy.weights;
+    return this.#copy?.weights ?? this.weights;
   }
 
   async advance<T>(slot: BoardSlot, update: (out: Tensor) => Promise<T>): Promise<T> {
     const result = await update(this.weights.arena);
-    this.#copy.update();
+    this.#copy?.update();
     slot.data.set(await this.#device.readF32(this.weights.arena));
     this.data = slot.data;
     return result;
   }
 
   destroy(): void {
-    this.#copy.free();
+    this.#copy?.free();
     this.weights.free();
   }
 }

@@ -9,17 +9,18 @@
  */
 import type { Device } from "../device/device.ts";
 import { groupBy } from "../group-by.ts";
-import type { Weights } from "../model/weights.ts";
+import type { GradientArena } from "../model/trained.ts";
+import type { Arena } from "../model/weights.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 
 export class TaskGradients {
   readonly #device: Device;
-  readonly #total: Weights;
+  readonly #total: GradientArena;
   /** Of the task in progress, after the first. */
-  readonly #part: Weights | null;
+  readonly #part: GradientArena | null;
 
   /** @param part null in a run of one task. */
-  constructor(device: Device, total: Weights, part: Weights | null) {
+  constructor(device: Device, total: GradientArena, part: GradientArena | null) {
     this.#device = device;
     this.#total = total;
     this.#part = part;
@@ -32,7 +33,7 @@ export class TaskGradients {
    */
   async compute(
     trajectories: readonly Trajectory[],
-    accumulate: (trajectories: readonly Trajectory[], into: Weights) => Promise<void>,
+    accumulate: (trajectories: readonly Trajectory[], into: GradientArena) => Promise<void>,
   ): Promise<Record<string, number>> {
     this.#device.fill(this.#total.arena, 0);
     const byTask = groupBy(trajectories, ({ task }) => task);
@@ -49,7 +50,7 @@ export class TaskGradients {
     return Object.fromEntries(norms.map(([task, norm]) => [task, sum > 0 ? norm / sum : 0]));
   }
 
-  async #norm({ arena, layout }: Weights): Promise<number> {
+  async #norm({ arena, layout }: Arena): Promise<number> {
     return Math.sqrt(await this.#device.sumSquares(arena, layout.length));
   }
 }

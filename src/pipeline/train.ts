@@ -7,7 +7,7 @@ import type { TrainConfig } from "../config/train.ts";
 import { AgentRLError } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
-import { assertFitsMemory } from "../model/memory.ts";
+import { availableMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
 import { PatientMetrics } from "../observe/patient-metrics.ts";
@@ -18,6 +18,8 @@ import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import type { FaultCounts } from "./faults.ts";
+import { assertRunFits } from "./fit.ts";
+import { frozenBytes, frozenStorage } from "./frozen-weights.ts";
 import { withLocalModels } from "./locate-models.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun, type RunPlan } from "./plan.ts";
@@ -141,11 +143,11 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   const checkpoints = checkpointsOf(out);
   const from = resume ? latestCheckpoint(checkpoints) : null;
   if (from !== null) readCheckpoint(from);
-  const model = loadModelFolder(from === null ? config.model.path : join(from, "model"));
+  const model = loadModelFolder(from === null ? config.model.path : join(from, "model"), config.model);
   model.tensors.close();
   checkPool(config, model);
   const plan = planRun(config, model.config);
-  assertFitsMemory(plan.memory);
+  assertRunFits(config, model.config, availableMemory());
   const devices = await resolveDevices(config);
 
   const environments = await Promise.all(config.tasks.map(openEnvironment));
@@ -155,7 +157,14 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   if (config.evaluation.every > 0) assertPanels(config, environments);
   const deadlineMs = Math.max(...environments.map(deadlineOf));
   await Promise.all(environments.map((environment) => environment.close()));
-  const setup: RunSetup = { config, devices, checkpoints, configHash: configHash(config), taskNames };
+  const setup: RunSetup = {
+    config,
+    devices,
+    checkpoints,
+    configHash: configHash(config),
+    taskNames,
+    frozenBytes: config.lora === undefined ? 0 : frozenBytes(model.config, frozenStorage(devices.learner)),
+  };
   return { plan, setup, samplerTasks, deadlineMs };
 }
 
@@ -219,7 +228,7 @@ function configHash(config: TrainConfig): string {
     adapters: _adapters,
     ...rollout
   } = rest.rollout;
-  const { threads: _learnerThreads, adapter: _adapter, ...learner } = rest.learner;
+  const { threads: _learnerThreads, adapter: _adapter, recompute: _recompute, ...learner } = rest.learner;
   const text = JSON.stringify({ ...rest, model, rollout, learner });
   return createHash("sha256").update(text).digest("hex").slice(0, 16);
 }

@@ -10,8 +10,14 @@ import type { Schedule } from "../model/schedule.ts";
  * the rows.
  */
 export function passSize(config: TrainConfig): Required<TrainLimits> {
-  const maxRows = Math.max(config.learner.microBatchTokens, config.rollout.contextLimit);
-  return { maxRows, maxScored: maxRows, maxSpread: 3 * maxRows };
+  const { microBatchTokens, recompute } = config.learner;
+  const maxRows = Math.max(microBatchTokens, config.rollout.contextLimit);
+  return { maxRows, maxScored: maxRows, maxSpread: 3 * maxRows, loraRank: loraRankOf(config), recompute };
+}
+
+/** 0 without adapters. */
+export function loraRankOf(config: Pick<TrainConfig, "lora">): number {
+  return config.lora?.rank ?? 0;
 }
 
 export function scheduleOf(optimizer: OptimizerConfig, totalSteps: number): Schedule {

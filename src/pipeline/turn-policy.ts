@@ -2,12 +2,12 @@
  * Who takes the turns of an episode: the policy that is trained, and in cross-policy sampling others beside it. Each sees
  * the whole episode so far, whoever said it.
  */
-import type { Action, Message } from "../env/environment.ts";
+import type { Message, ToolSpec } from "../env/environment.ts";
 import type { Conversation, TurnEnd, TurnOptions } from "../generate/engine.ts";
 import type { EpisodeRecord } from "../rl/episode-record.ts";
 import type { PolicyId } from "../rl/trajectory.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
-import { parseAction } from "../text/tool-calls.ts";
+import type { ParsedTurn } from "../text/turn-parser.ts";
+import { type Dialect, readTurn } from "./dialect.ts";
 
 export interface TurnRequest {
   /** The episode's tokens so far; the turn is appended. */
@@ -20,7 +20,7 @@ export interface TurnRequest {
 }
 
 export type TakenTurn =
-  | { end: "stop"; action: Action; parseFailure: boolean }
+  | ({ end: "stop" } & ParsedTurn)
   /** Cut off before its policy ended it. */
   | { end: Exclude<TurnEnd, "stop"> };
 
@@ -38,7 +38,8 @@ export interface EnginePolicyOptions {
   /** Called at the policy's first turn: a conversation that holds the episode's prompt, or nothing. */
   open: () => Conversation;
   policy: PolicyId;
-  tokenizer: Tokenizer;
+  dialect: Dialect;
+  tools: readonly ToolSpec[];
 }
 
 /** A model of this process. Its conversation is opened at its first turn, and then catches up before each. */
@@ -51,7 +52,7 @@ export class EnginePolicy implements TurnPolicy {
   }
 
   async take({ record, options }: TurnRequest): Promise<TakenTurn> {
-    const { open, policy, tokenizer } = this.#options;
+    const { open, policy, dialect, tools } = this.#options;
     this.#conversation ??= open();
     const conversation = this.#conversation;
     const start = record.length;
@@ -59,7 +60,6 @@ export class EnginePolicy implements TurnPolicy {
     const end = await conversation.generate(options);
     record.sampledTurn(conversation.record, policy);
     if (end !== "stop") return { end };
-    const { action, parseFailure } = parseAction(tokenizer.decode(record.tokens.slice(start, record.length - 1)));
-    return { end, action, parseFailure };
+    return { end, ...readTurn(dialect, tools, record.tokens.slice(start, record.length - 1)) };
   }
 }

@@ -4,15 +4,15 @@
  * difference exactly 0; anything else is a bug.
  */
 import type { Device } from "../device/device.ts";
-import type { ModelConfig } from "../model/config.ts";
+import { loadFolder } from "../model/load.ts";
 import { TrainPass } from "../model/train-pass.ts";
-import { type ComputeWeights, loadFolder } from "../model/weights.ts";
+import type { ComputeWeights } from "../model/weights.ts";
 import { gatherScored, packMicroBatches, sampledCount } from "../rl/batch.ts";
 import { mix32 } from "../rl/sampler.ts";
 import { comparableTokens, type VersionChecksums, type WeightsId } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import type { WeightBoard } from "../shm/weight-board.ts";
-import { type SlotReader, slotReader } from "./slot-weights.ts";
+import { type SlotModel, type SlotReader, slotReader } from "./slot-weights.ts";
 
 export interface Checked {
   /** Largest absolute difference; 0 when nothing was compared, so look at `tokens`. */
@@ -32,7 +32,7 @@ export class Verifier {
 
   constructor(options: {
     device: Device;
-    config: ModelConfig;
+    model: SlotModel;
     board: WeightBoard;
     maxRows: number;
     /** Model folders by the names of the pool's checkpoints; default none. */
@@ -41,12 +41,12 @@ export class Verifier {
     this.#device = options.device;
     this.#checkpoints = options.checkpoints ?? new Map();
     this.#board = options.board;
-    this.#slots = slotReader(options.device, options.config);
+    this.#slots = slotReader(options.device, options.model);
     this.#maxRows = options.maxRows;
-    this.#pass = new TrainPass(options.device, options.config, {
-      maxRows: options.maxRows,
-      maxScored: options.maxRows,
-    });
+    const { device, maxRows, model } = options;
+    // Nothing is gone back through, so no layer's activations are needed after it.
+    const limits = { maxRows, maxScored: maxRows, loraRank: model.lora?.rank ?? 0, recompute: true };
+    this.#pass = new TrainPass(device, model.config, limits);
   }
 
   /** Compares tokens of `trajectories`, drawn by `seed`, until `fraction` of all sampled tokens are compared. */

@@ -68,16 +68,24 @@ export class WeightBoard {
 
   /**
    * Makes a new board of `slots` versions of `bytes` each; its name is removed when this process exits. A board of this
-   * name whose creator is dead is replaced. Two slots are the least; each reader that lags behind needs one more.
+   * name whose creator is dead is replaced. A board that is ever written to again needs two
+   * slots at least, and one more for each reader that lags behind.
    */
   static create(options: { name: string; slots: number; bytes: number }): WeightBoard {
     const name = checkName(options.name);
     const { slots, bytes } = options;
-    if (!Number.isInteger(slots) || slots < 2 || slots > 64 || !Number.isSafeInteger(bytes) || bytes < 4 || bytes % 4) {
+    if (
+      !Number.isInteger(slots) ||
+      slots < 1 ||
+      slots > mostSlots ||
+      !Number.isSafeInteger(bytes) ||
+      bytes < 4 ||
+      bytes % 4
+    ) {
       throw new AgentRLError("SHARED_MEMORY", "not a shape for a weight board", {
         where: `weight board ${name}`,
         got: `${slots} slots of ${bytes} bytes`,
-        expected: `2 to ${mostSlots} slots of a positive multiple of 4 bytes`,
+        expected: `1 to ${mostSlots} slots of a positive multiple of 4 bytes`,
       });
     }
     const handle = guard(`weight board ${name}`, () => shm.boardCreate(name, slots, bytes));

@@ -16,6 +16,7 @@ import {
   requireBpe,
   withoutTokens,
 } from "./tokenizer-json.ts";
+import { isNfc, normalizeNfc, withExactSplits } from "./tokenizers-library.ts";
 
 export type { Json };
 
@@ -36,6 +37,8 @@ export class Tokenizer {
   readonly vocabSize: number;
   /** The tokenizer without its control tokens. */
   readonly #content: HfTokenizer;
+  /** Text is put into NFC before it is encoded. */
+  readonly #nfc: boolean;
   /** The whole tokenizer: only to decode, and only where tokens are not bytes. */
   readonly #whole: HfTokenizer | undefined;
   readonly #ids: Map<string, number>;
@@ -54,6 +57,7 @@ export class Tokenizer {
     this.json = json;
     this.config = config;
     requireBpe(json, where);
+    this.#nfc = isNfc(json.normalizer);
     const added = readAddedTokens(json, where);
     // Added tokens that are white space alone (some vocabularies have runs of spaces) are text; all others are control.
     this.#control = added
@@ -73,7 +77,8 @@ export class Tokenizer {
     this.vocabSize = this.#tokens.length;
 
     try {
-      this.#content = new HfTokenizer(withoutTokens(json, this.#controlContents), config);
+      const read = withExactSplits(this.#nfc ? { ...json, normalizer: null } : json);
+      this.#content = new HfTokenizer(withoutTokens(read, this.#controlContents), config);
       this.#whole = isByteLevel(json.decoder) ? undefined : new HfTokenizer(json, config);
     } catch (cause) {
       throw new AgentRLError("TOKENIZER", "tokenizer.json cannot be used.", {
@@ -97,7 +102,10 @@ export class Tokenizer {
   /** Ids of `text` as plain text: no control token, and none added before or after. */
   encodeText(text: string): Uint32Array {
     if (text === "") return new Uint32Array(0);
-    const ids = this.#content.encode(text, { add_special_tokens: false }).ids as (number | undefined)[];
+    const ids = this.#content.encode(this.#nfc ? normalizeNfc(text) : text, { add_special_tokens: false }).ids as (
+      | number
+      | undefined
+    )[];
     if (ids.includes(undefined)) {
       throw new AgentRLError("TOKENIZER", "The tokenizer has no token for part of a text.", {
         got: text,

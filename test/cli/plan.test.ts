@@ -12,6 +12,7 @@ const model: ModelConfig = {
   heads: 4,
   kvHeads: 2,
   headDim: 16,
+  family: "llama" as const,
   ropeTheta: 10_000,
   rmsNormEps: 1e-6,
   tieWordEmbeddings: true,
@@ -22,7 +23,13 @@ const model: ModelConfig = {
 function dryRun(overrides: object): string {
   const tasks = [{ name: "dbbench" }, { name: "kg", weight: 3 }];
   const config = trainSchema.parse({ model: { path: "m" }, steps: 20, tasks, ...overrides });
-  return formatPlan({ ...planRun(config, model), config, availableMemory: 2 ** 30, download: 0 });
+  return formatPlan({
+    ...planRun(config, model),
+    config,
+    toolFormat: "hermes",
+    availableMemory: 2 ** 30,
+    download: 0,
+  });
 }
 
 describe("the weight board of a run", () => {

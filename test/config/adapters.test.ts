@@ -29,6 +29,8 @@ it("are taken where they do something", () => {
 
 it.each([
   [[native, learner], /learner\.adapter has no effect: device is native/],
+  [[webgpu, "native.weights=bf16"], /native\.weights has no effect: device is webgpu/],
+  [[native, "webgpu.weights=bf16"], /webgpu\.weights has no effect: device is native/],
   [[native, "rollout.adapters=[B]"], /rollout\.adapters has no effect: device is native/],
   [[learner], /learner\.adapter: device auto may choose native[\s\S]*device: webgpu/],
   [

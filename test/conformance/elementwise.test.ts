@@ -27,6 +27,27 @@ onEveryDevice("add", (target) => {
   });
 });
 
+onEveryDevice("scale", (target) => {
+  it("is float32 multiplication by the factor as a float32, also in place", async () => {
+    await fc.assert(
+      fc.asyncProperty(lengths, fc.nat(1e6), fc.constantFrom(0, -1, 0.1, 2.5, 1 / 3), async (length, seed, factor) => {
+        const x = randomF32(length + 1, seed, 10);
+        const [out, inPlace] = await target.inEverySetting(async (device) => {
+          const [from, to] = [upload(device, x), upload(device, x)];
+          device.scale({ x: from, out: to, factor, length });
+          device.scale({ x: from, out: from, factor, length });
+          return [await device.readF32(to), await device.readF32(from)];
+        });
+        // What lies behind the length is left alone.
+        const expected = x.map((value, i) => (i < length ? value * Math.fround(factor) : value));
+        expectSameBits(out!, expected, "out");
+        expectSameBits(inPlace!, expected, "in place");
+      }),
+      target.runs(20),
+    );
+  });
+});
+
 onEveryDevice("swiglu", (target) => {
   it("agrees with float64, from the flat to the steep end of the sigmoid", async () => {
     await fc.assert(

@@ -53,11 +53,12 @@ async function forward(device: Device, x: Case): Promise<Float32Array[]> {
   return [await device.readF32(logProbs), await device.readF32(entropies), await device.readF32(lse)];
 }
 
-async function backward(device: Device, x: Case, dWeightStart: Float32Array): Promise<Float32Array[]> {
+/** dHidden, and where it starts from something dWeight. */
+async function backward(device: Device, x: Case, dWeightStart?: Float32Array): Promise<Float32Array[]> {
   const [, entropies, lse] = await forward(device, x);
   // dHidden is overwritten: what it held must not matter.
   const dHidden = upload(device, new Float32Array(x.rows * x.dim).fill(7));
-  const dWeight = upload(device, dWeightStart);
+  const dWeight = dWeightStart === undefined ? undefined : upload(device, dWeightStart);
   device.headBackward({
     ...shape(device, x),
     targets: upload(device, x.targets),
@@ -67,9 +68,9 @@ async function backward(device: Device, x: Case, dWeightStart: Float32Array): Pr
     dLogProbs: upload(device, x.dLogProbs),
     dEntropies: upload(device, x.dEntropies),
     dHidden,
-    dWeight,
+    ...(dWeight && { dWeight }),
   });
-  return [await device.readF32(dHidden), await device.readF32(dWeight)];
+  return [await device.readF32(dHidden), ...(dWeight === undefined ? [] : [await device.readF32(dWeight)])];
 }
 
 /** Greedy-free sampling with nothing cut. */
@@ -231,6 +232,17 @@ onEveryDevice("headBackward", (target) => {
     );
   });
 
+  it("gives dHidden alone, to the same bits, where there is no dWeight", async () => {
+    for (const tied of [true, false]) {
+      const x = makeCase(target.kind === "native" ? 600 : 70, 20, 530, tied, 22);
+      const [dHidden, alone] = await target.inEverySetting(async (device) => [
+        (await backward(device, x, new Float32Array(x.vocab * x.dim)))[0]!,
+        (await backward(device, x))[0]!,
+      ]);
+      expectSameBits(alone!, dHidden!, "dHidden");
+    }
+  });
+
   it("accumulates rows in ascending order: two calls are one call of both", async () => {
     await target.withDevice(async (device) => {
       for (const tied of [true, false]) {
@@ -244,6 +256,29 @@ onEveryDevice("headBackward", (target) => {
         expectSameBits(restHidden!, dHidden!.slice(77 * x.dim), "dHidden, other rows");
       }
     });
+  });
+});
+
+onEveryDevice("The head over a vocabulary of a real model", (target) => {
+  // Llama 3, and Qwen2.5 without the padding of its table.
+  it.each([128_256, 151_665])("scores, samples and differentiates: %i", async (vocab) => {
+    const x = makeCase(3, 4, vocab, vocab % 2 === 0, 31);
+    x.targets.set([0, vocab - 1, 4095]);
+    const seeds = randomU32(4 * x.rows, 5, 2 ** 32);
+    const [logProbs, entropies, lse, dHidden, tokens, sampled, again] = await target.inEverySetting(async (device) => {
+      const drawn = await sample(device, x, seeds);
+      const [recomputed] = await forward(device, { ...x, targets: drawn.tokens });
+      const [gradient] = await backward(device, x);
+      return [...(await forward(device, x)), gradient!, drawn.tokens, drawn.logProbs, recomputed!];
+    });
+    const expected = reference.headLogProb(x, x.targets, x.temperatures);
+    expectClose(lse!, expected.lse, 2e-5, "lse");
+    expectClose(logProbs!, expected.logProbs, 4e-5, "logProbs");
+    expectClose(entropies!, expected.entropies, 1e-4, "entropies");
+    const gradient = reference.headBackward(x, x.targets, x.temperatures, x.dLogProbs, x.dEntropies);
+    expectClose(dHidden!, gradient.dHidden, 1e-4, "dHidden");
+    expectSameBits(sampled!, again as Float32Array, "log-probabilities of what was sampled");
+    expect(tokens!.every((token) => token < vocab)).toBe(true);
   });
 });
 

@@ -76,6 +76,23 @@ onEveryDevice("matmul", (target) => {
     }
   });
 
+  it("agrees at the shapes of low-rank adapters, where n, k or m is a rank", async () => {
+    const [rows, width, inner] = [90, 576, 192];
+    for (const rank of [4, 16, 64]) {
+      // Down, up added to the layer's own output, and the gradients of the two factors and of what lies between.
+      for (const product of [
+        { layout: "nn", m: rows, n: rank, k: width },
+        { layout: "nn", m: rows, n: inner, k: rank },
+        { layout: "tn", m: width, n: rank, k: rows },
+        { layout: "tn", m: rank, n: inner, k: rows },
+        { layout: "nt", m: rows, n: rank, k: inner },
+        { layout: "nt", m: rows, n: width, k: rank },
+      ] as const) {
+        await check(target, { ...product, bias: false, accumulate: rank !== 16, seed: rank });
+      }
+    }
+  });
+
   it("gives bias, or what out held, when k is 0", async () => {
     await check(target, { layout: "nn", m: 3, n: 20, k: 0, bias: true, accumulate: true, seed: 8 });
     await check(target, { layout: "nt", m: 3, n: 20, k: 0, bias: false, accumulate: false, seed: 9 });

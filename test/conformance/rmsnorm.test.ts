@@ -42,14 +42,15 @@ async function backward(
   { rows, dim }: Case,
   data: ReturnType<typeof inputs>,
   invRms: Float32Array,
-  options: { accumulate?: boolean; inPlace?: boolean } = {},
+  options: { accumulate?: boolean; inPlace?: boolean; frozen?: boolean } = {},
 ) {
   const dOut = upload(device, data.dOut);
   const dX = options.inPlace ? dOut : upload(device, data.dX);
   const dWeight = upload(device, data.dWeight);
   const [x, weight] = [upload(device, data.x), upload(device, data.weight)];
   const accumulate = options.accumulate ?? false;
-  device.rmsNormBackward({ x, weight, invRms: upload(device, invRms), dOut, dX, dWeight, rows, dim, accumulate });
+  const gradients = { dX, ...(options.frozen !== true && { dWeight }) };
+  device.rmsNormBackward({ x, weight, invRms: upload(device, invRms), dOut, ...gradients, rows, dim, accumulate });
   return [await device.readF32(dX), await device.readF32(dWeight)] as const;
 }
 
@@ -132,6 +133,28 @@ onEveryDevice("rmsNorm", (target) => {
       ),
       target.runs(30),
     );
+  });
+
+  it("computes dX alone, to the same bits, where there is no dWeight", async () => {
+    // Heads of queries as rows, too: normalised by themselves as Qwen3 does.
+    for (const x of [
+      { rows: 37, dim: 129, eps: 1e-6, seed: 6 },
+      { rows: 500, dim: 64, eps: 1e-6, seed: 7 },
+      { rows: 90, dim: 128, eps: 1e-6, seed: 8 },
+    ]) {
+      const data = inputs(x);
+      const [dX, dWeight, alone, untouched] = await target.inEverySetting(async (device) => {
+        const [, invRms] = await forward(device, x, data);
+        const both = await backward(device, x, data, invRms);
+        return [...both, ...(await backward(device, x, data, invRms, { frozen: true }))];
+      });
+      expectSameBits(alone!, dX!, "dX");
+      expectSameBits(untouched!, data.dWeight, "dWeight");
+      const expected = reference.rmsNormBackward(data.x, data.weight, data.dOut, x.rows, x.dim, x.eps);
+      const limit = expected.dWeight.bound.map((bound, i) => bound + 1e-6 * x.rows * Math.abs(data.dWeight[i]!));
+      const sum = expected.dWeight.value.map((value, i) => value + data.dWeight[i]!);
+      expectClose(dWeight!, sum, limit, "dWeight of the trained weight");
+    }
   });
 
   it("may write dX over dOut", async () => {

@@ -175,6 +175,26 @@ onEveryDevice("headSample", (target) => {
     );
   });
 
+  it("cuts and draws over a vocabulary of a real model", async () => {
+    const vocab = 151_665;
+    const logits = ladder(vocab, 8, 1e-4);
+    const x: Draw = { temperature: 0.9, topK: 40_000, topP: 0.95, minP: 0.001 };
+    const p = probabilities(logits, x.temperature);
+    const kept = new Set(keptSet(p, x));
+    const mass = [...kept].reduce((sum, id) => sum + p[id]!, 0);
+    const [tokens, logProbs, keptMass] = await target.inEverySetting(async (device) => [
+      ...(await draw(device, logits, x, counters(8, 21))),
+    ]);
+    expect(Array.from(tokens!).filter((token) => !kept.has(token))).toEqual([]);
+    expectClose(
+      logProbs!,
+      Array.from(tokens!, (token) => Math.log(p[token]!)),
+      1e-4,
+      "logProbs",
+    );
+    expectClose(keptMass!, new Float64Array(8).fill(mass), 1e-4, "keptMass");
+  });
+
   it("takes lower ids first on a tie", async () => {
     const logits = Float32Array.from([1, 3, 3, 3, 2]);
     const [topTwo, , mass, greedy] = await target.inEverySetting(async (device) => [

@@ -14,6 +14,7 @@ export const tinyConfig: ModelConfig = {
   heads: 4,
   kvHeads: 2,
   headDim: 8,
+  family: "llama" as const,
   ropeTheta: 10_000,
   rmsNormEps: 1e-6,
   tieWordEmbeddings: true,

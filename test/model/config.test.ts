@@ -49,6 +49,7 @@ const expected: ModelConfig = {
   heads: 9,
   kvHeads: 3,
   headDim: 64,
+  family: "llama" as const,
   ropeTheta: 100000,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: true,
@@ -74,6 +75,32 @@ test("reads what transformers 5 writes: rope_parameters, dtype, a list of end to
   expect(parseModelConfig(json)).toEqual({ ...others, eosTokenIds: [2, 0] });
 });
 
+test("reads the families: what differs between them is in the name, and in rope_scaling", () => {
+  const { architectures, attention_bias, mlp_bias, pretraining_tp, head_dim, ...rest } = transformers4;
+  const qwen2 = { ...rest, architectures: ["Qwen2ForCausalLM"], model_type: "qwen2", use_sliding_window: false };
+  expect(parseModelConfig({ ...qwen2, sliding_window: 32768, max_window_layers: 28 })).toEqual({
+    ...expected,
+    family: "qwen2",
+  });
+  // Qwen3Config's head_dim does not follow from the width.
+  expect(parseModelConfig({ ...rest, model_type: "qwen3" })).toEqual({ ...expected, family: "qwen3", headDim: 128 });
+  // From the config.json of Llama 3.2 1B.
+  const rope_scaling = {
+    factor: 32.0,
+    high_freq_factor: 4.0,
+    low_freq_factor: 1.0,
+    original_max_position_embeddings: 8192,
+    rope_type: "llama3",
+  };
+  const ropeScaling = { factor: 32, highFreqFactor: 4, lowFreqFactor: 1, originalMaxPositions: 8192 };
+  expect(parseModelConfig({ ...transformers4, rope_scaling })).toEqual({ ...expected, ropeScaling });
+});
+
+test("a family whose defaults nobody means must say how many key heads it has", () => {
+  const { num_key_value_heads, architectures, attention_bias, ...rest } = transformers4;
+  expect(() => parseModelConfig({ ...rest, model_type: "qwen2" })).toThrow(/"num_key_value_heads"/);
+});
+
 test("fields that a config may leave out take LlamaConfig's defaults", () => {
   const json = {
     model_type: "llama",
@@ -91,6 +118,7 @@ test("fields that a config may leave out take LlamaConfig's defaults", () => {
     heads: 4,
     kvHeads: 4,
     headDim: 8,
+    family: "llama" as const,
     ropeTheta: 10000,
     rmsNormEps: 1e-6,
     tieWordEmbeddings: false,
@@ -114,6 +142,7 @@ test("parse inverts format, for any config", () => {
       rmsNormEps: fc.double({ min: 1e-8, max: 1e-3, noNaN: true }),
       tieWordEmbeddings: fc.boolean(),
       maxPositions: size,
+      family: fc.constantFrom("llama" as const, "qwen2" as const, "qwen3" as const),
       bos: fc.option(fc.nat(), { nil: undefined }),
       eos: fc.array(fc.nat(), { maxLength: 3 }),
     })
@@ -134,11 +163,13 @@ test("parse inverts format, for any config", () => {
 });
 
 test.each([
-  ["model_type", "qwen2", /"model_type"[\s\S]*qwen2[\s\S]*"llama"/],
+  ["model_type", "mistral", /"model_type"[\s\S]*mistral[\s\S]*llama, qwen2, qwen3/],
+  ["logit_scale", 0.5, /"logit_scale"[\s\S]*0.5/],
   ["architectures", ["LlamaForSequenceClassification"], /"architectures"[\s\S]*LlamaForCausalLM/],
   ["attention_bias", true, /"attention_bias"[\s\S]*true[\s\S]*without biases/],
   ["mlp_bias", true, /"mlp_bias"/],
-  ["rope_scaling", { rope_type: "llama3", factor: 8 }, /"rope_scaling"[\s\S]*llama3[\s\S]*null, or/],
+  ["rope_scaling", { rope_type: "llama3", factor: 8 }, /"rope_scaling.low_freq_factor"[\s\S]*positive/],
+  ["rope_scaling", { rope_type: "yarn", factor: 8 }, /"rope_scaling"[\s\S]*yarn[\s\S]*llama3/],
   ["rope_scaling", { type: "linear", factor: 2 }, /"rope_scaling"[\s\S]*linear/],
   ["rope_parameters", { rope_type: "yarn", rope_theta: 1 }, /"rope_parameters"[\s\S]*yarn/],
   ["hidden_act", "gelu", /"hidden_act"[\s\S]*gelu[\s\S]*silu/],

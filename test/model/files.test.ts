@@ -20,6 +20,7 @@ const config: ModelConfig = {
   heads: 4,
   kvHeads: 2,
   headDim: 4,
+  family: "llama" as const,
   ropeTheta: 10000,
   rmsNormEps: 1e-5,
   tieWordEmbeddings: true,

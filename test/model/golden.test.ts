@@ -1,7 +1,7 @@
 /** The whole model against PyTorch in float64 (test/golden/make-model-golden.py). */
 import { describe, expect, it } from "vitest";
 import { AdamW } from "../../src/model/optimizer.ts";
-import { packTensors, unpackTensors } from "../../src/model/parameters.ts";
+import { packTensors, parameterLayout, unpackTensors } from "../../src/model/parameters.ts";
 import { TrainPass } from "../../src/model/train-pass.ts";
 import { Weights } from "../../src/model/weights.ts";
 import { makeDevice, readGolden, relativeError, uploadWeights } from "./support.ts";
@@ -9,7 +9,7 @@ import { makeDevice, readGolden, relativeError, uploadWeights } from "./support.
 describe.each(["model-tied", "model-untied"])("%s", (name) => {
   const golden = readGolden(name);
   const { config, batch } = golden;
-  const arena = packTensors(config, (tensor) => golden.weights.get(tensor)!);
+  const arena = packTensors(parameterLayout(config), (tensor) => golden.weights.get(tensor)!);
   const limits = { maxRows: batch.tokens.length, maxScored: batch.scoredRows.length };
 
   it("gives PyTorch's log-probabilities, entropies, loss and gradients", async () => {
@@ -31,7 +31,7 @@ describe.each(["model-tied", "model-untied"])("%s", (name) => {
     const dLogProbs = Float32Array.from(golden.coefficients);
     const dEntropies = Float32Array.from(golden.entropyCoefficients);
     await pass.backward(weights, { dLogProbs, dEntropies }, grads);
-    const got = unpackTensors(config, await device.readF32(grads.arena));
+    const got = unpackTensors(parameterLayout(config), await device.readF32(grads.arena));
     expect([...got.keys()].sort()).toEqual([...golden.gradients.keys()].sort());
     const errors = [...got].map(
       ([key, { data }]) => [key, relativeError(data, golden.gradients.get(key)!.data)] as const,
@@ -47,7 +47,7 @@ describe.each(["model-tied", "model-untied"])("%s", (name) => {
   it("takes PyTorch's AdamW steps, clipped and not", async () => {
     const device = makeDevice();
     const weights = uploadWeights(device, config, arena);
-    const gradient = packTensors(config, (tensor) => golden.gradients.get(tensor)!);
+    const gradient = packTensors(parameterLayout(config), (tensor) => golden.gradients.get(tensor)!);
     const {
       lr,
       beta1,
@@ -58,7 +58,7 @@ describe.each(["model-tied", "model-untied"])("%s", (name) => {
       steps,
       tensors,
     } = golden.adamw;
-    const optimizer = new AdamW(device, config, { beta1, beta2, eps, weightDecay });
+    const optimizer = new AdamW(device, weights.layout, { beta1, beta2, eps, weightDecay });
     const grads = uploadWeights(device, config, gradient);
     for (let step = 0; step < steps; step++) {
       const gradScale = 1 - 0.3 * step;
@@ -67,7 +67,7 @@ describe.each(["model-tied", "model-untied"])("%s", (name) => {
       expect(result.clipped).toBe(step === 0);
       expect(result.scale).toBeCloseTo(step === 0 ? 0.8 : gradScale, 5);
     }
-    const got = unpackTensors(config, await device.readF32(weights.arena));
+    const got = unpackTensors(parameterLayout(config), await device.readF32(weights.arena));
     // A step moves a weight by up to lr = 3e-3; the error is that of float32 beside weights of about 1.
     for (const key of tensors) {
       const expected = golden.updated.get(key)!.data;

@@ -25,7 +25,7 @@ import { formatHubName, parseHubName } from "../../src/model/hub/name.ts";
 import { downloadProgress } from "../../src/model/hub/progress.ts";
 import { initWeights } from "../../src/model/init.ts";
 import { locateModel } from "../../src/model/locate.ts";
-import { unpackTensors } from "../../src/model/parameters.ts";
+import { parameterLayout, unpackTensors } from "../../src/model/parameters.ts";
 import { writeSafetensors } from "../../src/model/safetensors.ts";
 import { withLocalModels } from "../../src/pipeline/locate-models.ts";
 import { gitOid, HubServer, sha256 } from "./hub-server.ts";
@@ -35,7 +35,7 @@ const tiny = mkdtempSync(join(tmpdir(), "hub-model-"));
 {
   const text = loadModelText(join(import.meta.dirname, "../../models/tiny"));
   const config = { ...text.config, hiddenSize: 64, intermediateSize: 64, layers: 1, heads: 4, kvHeads: 2, headDim: 16 };
-  saveModelFolder(tiny, { ...text, config, tensors: unpackTensors(config, initWeights(config, 1)) });
+  saveModelFolder(tiny, { ...text, config, tensors: unpackTensors(parameterLayout(config), initWeights(config, 1)) });
 }
 const texts = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
 const content = (name: string) => readFileSync(join(tiny, name));

@@ -169,6 +169,7 @@ describe("InferencePass", () => {
       heads: 4,
       kvHeads: 2,
       headDim: 32,
+      family: "llama" as const,
       ropeTheta: 10000,
       rmsNormEps: 1e-5,
       maxPositions: 1024,

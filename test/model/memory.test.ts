@@ -14,6 +14,7 @@ const config = {
   heads: 4,
   kvHeads: 2,
   headDim: 32,
+  family: "llama" as const,
   ropeTheta: 10000,
   rmsNormEps: 1e-5,
   maxPositions: 2048,
@@ -58,7 +59,7 @@ describe("estimateMemory", () => {
     expect(part("KV cache") + part("generation scratch")).toBe(2 * (inference.bytes() - 4 * 256));
 
     const optimizer = countingDevice();
-    new AdamW(optimizer.device, config, { beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0 });
+    new AdamW(optimizer.device, parameterLayout(config), { beta1: 0.9, beta2: 0.95, eps: 1e-8, weightDecay: 0 });
     expect(part("optimizer moments")).toBe(optimizer.bytes());
     expect(part("weight board")).toBe(4 * 4 * parameterLayout(config).length);
     // By hand: 4 layers, keys and values, 256 pages of 32 keys, 2 heads of 32 floats, 2 engines.

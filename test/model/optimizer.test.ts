@@ -14,6 +14,7 @@ const config = {
   heads: 4,
   kvHeads: 2,
   headDim: 8,
+  family: "llama" as const,
   ropeTheta: 10000,
   rmsNormEps: 1e-5,
   maxPositions: 64,
@@ -35,7 +36,7 @@ describe("AdamW", () => {
     const weights = uploadWeights(device, config, initWeights(config, 1));
     const grads = Weights.allocate(device, config, "grads");
     const pass = new TrainPass(device, config, { maxRows: 65, maxScored: scored });
-    const optimizer = new AdamW(device, config, { ...options, weightDecay: 0 });
+    const optimizer = new AdamW(device, parameterLayout(config), { ...options, weightDecay: 0 });
     const temperatures = new Float32Array(scored).fill(1);
     const losses: number[] = [];
     for (let step = 0; step < 30; step++) {
@@ -60,8 +61,8 @@ describe("AdamW", () => {
     const grads = uploadWeights(device, config, gradient(3));
     const slot = device.alloc(length);
     const step = { grads, lr: 0.01, maxGradNorm: Infinity };
-    await new AdamW(device, config, options).step({ ...step, weights, out: slot });
-    await new AdamW(device, config, options).step({ ...step, weights: inPlace, out: inPlace.arena });
+    await new AdamW(device, parameterLayout(config), options).step({ ...step, weights, out: slot });
+    await new AdamW(device, parameterLayout(config), options).step({ ...step, weights: inPlace, out: inPlace.arena });
     expect(sameBits(await device.readF32(weights.arena), before)).toBe(true);
     expect(sameBits(await device.readF32(slot), await device.readF32(inPlace.arena))).toBe(true);
     expect(sameBits(await device.readF32(slot), before)).toBe(false);
@@ -71,7 +72,13 @@ describe("AdamW", () => {
     const before = initWeights(config, 2);
     const weights = uploadWeights(device, config, before);
     const grads = Weights.allocate(device, config, "zero gradient");
-    await new AdamW(device, config, options).step({ weights, out: weights.arena, grads, lr: 0.5, maxGradNorm: 1 });
+    await new AdamW(device, parameterLayout(config), options).step({
+      weights,
+      out: weights.arena,
+      grads,
+      lr: 0.5,
+      maxGradNorm: 1,
+    });
     const after = await device.readF32(weights.arena);
     const covered = new Uint8Array(length);
     for (const { offset, length: size, decay } of entries) {
@@ -88,13 +95,13 @@ describe("AdamW", () => {
   it("goes on bit for bit from a saved state", async () => {
     const run = async (interrupt: boolean) => {
       const weights = uploadWeights(device, config, initWeights(config, 4));
-      let optimizer = new AdamW(device, config, options);
+      let optimizer = new AdamW(device, parameterLayout(config), options);
       for (let step = 0; step < 4; step++) {
         if (interrupt && step === 2) {
           const state = await optimizer.state();
           expect(state.step).toBe(2);
           optimizer.destroy();
-          optimizer = new AdamW(device, config, options);
+          optimizer = new AdamW(device, parameterLayout(config), options);
           optimizer.load(state);
         }
         const grads = uploadWeights(device, config, gradient(step));
@@ -104,7 +111,7 @@ describe("AdamW", () => {
     };
     expect(sameBits(await run(true), await run(false))).toBe(true);
     const state = { step: 1, m: new Float32Array(3), v: new Float32Array(3) };
-    expect(() => new AdamW(device, config, options).load(state)).toThrow(/does not belong/);
+    expect(() => new AdamW(device, parameterLayout(config), options).load(state)).toThrow(/does not belong/);
   });
 
   it.each([NaN, Infinity])("stops at a gradient of %d and changes nothing", async (value) => {
@@ -112,7 +119,7 @@ describe("AdamW", () => {
     const weights = uploadWeights(device, config, before);
     const bad = gradient(6);
     bad[123] = value;
-    const optimizer = new AdamW(device, config, options);
+    const optimizer = new AdamW(device, parameterLayout(config), options);
     const step = { weights, out: weights.arena, lr: 0.01, maxGradNorm: 1 };
     await expect(optimizer.step({ ...step, grads: uploadWeights(device, config, bad) })).rejects.toMatchObject({
       code: "NOT_FINITE",
@@ -128,7 +135,7 @@ describe("AdamW", () => {
     const before = initWeights(config, 5);
     const weights = uploadWeights(device, config, before);
     const out = device.alloc(before.length, "f32", "out");
-    const optimizer = new AdamW(device, config, { ...options, weightDecay: 3e38 });
+    const optimizer = new AdamW(device, parameterLayout(config), { ...options, weightDecay: 3e38 });
     const grads = uploadWeights(device, config, gradient(6));
     await expect(optimizer.step({ weights, out, grads, lr: 1000, maxGradNorm: 1 })).rejects.toMatchObject({
       code: "NOT_FINITE",

@@ -12,6 +12,7 @@ const small = {
   heads: 2,
   kvHeads: 1,
   headDim: 4,
+  family: "llama" as const,
   ropeTheta: 10000,
   rmsNormEps: 1e-5,
   maxPositions: 16,
@@ -61,10 +62,10 @@ describe("parameter layout", () => {
     fc.assert(
       fc.property(anyConfig, fc.integer(), (config, seed) => {
         const arena = initWeights(config, seed);
-        const tensors = unpackTensors(config, arena);
+        const tensors = unpackTensors(parameterLayout(config), arena);
         expect(
           sameBits(
-            packTensors(config, (name) => tensors.get(name)!),
+            packTensors(parameterLayout(config), (name) => tensors.get(name)!),
             arena,
           ),
         ).toBe(true);
@@ -74,19 +75,21 @@ describe("parameter layout", () => {
   });
 
   it("holds linear weights as [in, out]", () => {
-    const tensors = unpackTensors(small, new Float32Array(parameterLayout(small).length));
+    const tensors = unpackTensors(parameterLayout(small), new Float32Array(parameterLayout(small).length));
     const k = "model.layers.0.self_attn.k_proj.weight";
     tensors.set(k, { shape: [4, 2], data: Float32Array.from([1, 2, 3, 4, 5, 6, 7, 8]) });
-    const arena = packTensors(small, (name) => tensors.get(name)!);
+    const arena = packTensors(parameterLayout(small), (name) => tensors.get(name)!);
     const { offset } = parameterLayout(small).entries.find((entry) => entry.name === k)!;
     expect([...arena.subarray(offset, offset + 8)]).toEqual([1, 3, 5, 7, 2, 4, 6, 8]);
   });
 
   it("refuses a tensor of another shape by name, and an arena of another model", () => {
-    const tensors = unpackTensors(small, new Float32Array(parameterLayout(small).length));
+    const tensors = unpackTensors(parameterLayout(small), new Float32Array(parameterLayout(small).length));
     tensors.set("model.norm.weight", { shape: [3], data: new Float32Array(3) });
-    expect(() => packTensors(small, (name) => tensors.get(name)!)).toThrow(/model\.norm\.weight[\s\S]*shape \[2\]/);
-    expect(() => unpackTensors(small, new Float32Array(7))).toThrow(/7 elements/);
+    expect(() => packTensors(parameterLayout(small), (name) => tensors.get(name)!)).toThrow(
+      /model\.norm\.weight[\s\S]*shape \[2\]/,
+    );
+    expect(() => unpackTensors(parameterLayout(small), new Float32Array(7))).toThrow(/7 elements/);
   });
 });
 
@@ -94,7 +97,7 @@ describe("initWeights", () => {
   const config = { ...small, vocabSize: 200, hiddenSize: 64, intermediateSize: 128, layers: 8, headDim: 32 };
 
   it("draws normal weights of the stated deviation, norms at 1", () => {
-    const tensors = unpackTensors(config, initWeights(config, 1));
+    const tensors = unpackTensors(parameterLayout(config), initWeights(config, 1));
     const deviation = (name: string) => {
       const { data } = tensors.get(name)!;
       const mean = data.reduce((a, b) => a + b, 0) / data.length;

@@ -22,6 +22,7 @@ export const smallConfig: ModelConfig = {
   heads: 2,
   kvHeads: 1,
   headDim: 8,
+  family: "llama" as const,
   ropeTheta: 10000,
   rmsNormEps: 1e-5,
   maxPositions: 128,
@@ -126,6 +127,7 @@ export const anyConfig: fc.Arbitrary<ModelConfig> = fc
     group: fc.integer({ min: 1, max: 3 }),
     eighths: fc.integer({ min: 1, max: 5 }),
     tieWordEmbeddings: fc.boolean(),
+    family: fc.constantFrom("llama" as const, "qwen2" as const, "qwen3" as const),
   })
   .map(({ group, eighths, ...rest }) => ({
     ...rest,

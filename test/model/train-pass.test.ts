@@ -70,9 +70,9 @@ async function run<Sequence extends TestSequence>(
  * larger beside them: what it is measured by then is the largest gradient of all, of which none came to more than 3e-7.
  */
 function expectSameGradients(config: ModelConfig, got: Float32Array, expected: Float32Array): void {
-  const reference = unpackTensors(config, expected);
+  const reference = unpackTensors(parameterLayout(config), expected);
   const largest = largestOf(expected);
-  for (const [name, { data }] of unpackTensors(config, got)) {
+  for (const [name, { data }] of unpackTensors(parameterLayout(config), got)) {
     const { data: other } = reference.get(name)!;
     const allowed = Math.max(2e-5 * largestOf(other), 2e-6 * largest);
     expect(largestOf(data.map((value, i) => value - other[i]!)), name).toBeLessThanOrEqual(allowed);
@@ -227,7 +227,7 @@ describe("TrainPass", () => {
     sequence.scored = sequence.scored.filter(({ row }) => row < 15);
     sequence.tokens[18] = 35;
     const { grads } = await run(device, config, 1, [[sequence, { tokens: [36, 36], scored: [] }]]);
-    const { shape, data } = unpackTensors(config, grads).get("model.embed_tokens.weight")!;
+    const { shape, data } = unpackTensors(parameterLayout(config), grads).get("model.embed_tokens.weight")!;
     const row = (token: number) => data.subarray(token * shape[1]!, (token + 1) * shape[1]!);
     expect(row(35).every((value) => value === 0)).toBe(true);
     expect(row(36).every((value) => value === 0)).toBe(true);

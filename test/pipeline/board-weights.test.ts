@@ -20,6 +20,7 @@ afterAll(() => {
   }
 });
 
+const model = { config: tinyConfig, lora: null, base: null };
 let board: WeightBoard;
 let check: WeightCheck;
 let name: string;
@@ -32,7 +33,7 @@ function publish(version: number): Float32Array {
   return slot.data;
 }
 
-const source = () => boardWeights({ device, config: tinyConfig, board: name, first: 0, timeoutMs: 1_000, check });
+const source = () => boardWeights({ device, model, board: name, first: 0, timeoutMs: 1_000, check });
 
 function errorOf(work: () => unknown): AgentRLError {
   try {
@@ -55,7 +56,7 @@ describe("weights from the board", () => {
   it("are verified once a version, whoever takes them", async () => {
     publish(0);
     const newest = await source();
-    const stale = staleWeights({ device, config: tinyConfig, board: name, every: 2, check });
+    const stale = staleWeights({ device, model, board: name, every: 2, check });
     for (let i = 0; i < 3; i++) newest.latest();
     expect(stale.latest().version).toBe(0);
     expect(check.verified).toBe(1);
@@ -87,7 +88,7 @@ describe("weights from the board", () => {
     const slot = publish(0);
     publish(1);
     slot[0]! += 1;
-    const stale = staleWeights({ device, config: tinyConfig, board: name, every: 2, check });
+    const stale = staleWeights({ device, model, board: name, every: 2, check });
     expect(errorOf(() => stale.latest()).detail.where).toContain("version 0");
     stale.close();
   });

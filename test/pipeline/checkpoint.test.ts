@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { expectedTensors, loadModelFolder } from "../../src/model/files.ts";
+import { expectedTensors, loadModelFolder, saveModelFolder } from "../../src/model/files.ts";
 import {
   type CheckpointContent,
   latestCheckpoint,
@@ -33,8 +33,7 @@ function content(step: number, trained: number): CheckpointContent {
       optimizerStep: step,
       checksum: "0011223344556677",
     },
-    model,
-    tensors,
+    saveModel: (target) => saveModelFolder(target, { ...model, tensors }),
     optimizer: { m: new Float32Array(4).fill(step), v: new Float32Array(4).fill(trained) },
   };
 }

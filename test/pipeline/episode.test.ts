@@ -7,7 +7,7 @@ import type { StepResult } from "../../src/env/environment.ts";
 import { Engine } from "../../src/generate/engine.ts";
 import { fixedWeights } from "../../src/generate/weight-source.ts";
 import { loadModelFolder } from "../../src/model/files.ts";
-import { packTensors } from "../../src/model/parameters.ts";
+import { packTensors, parameterLayout } from "../../src/model/parameters.ts";
 import { Weights } from "../../src/model/weights.ts";
 import { type EpisodeLimits, promptTokens, runEpisode } from "../../src/pipeline/episode.ts";
 import { loadPolicyText } from "../../src/pipeline/policy-text.ts";
@@ -25,7 +25,7 @@ describe("an episode", () => {
     const weights = Weights.allocate(device, modelConfig, "weights");
     device.write(
       weights.arena,
-      packTensors(modelConfig, (name) => tensors.read(name)),
+      packTensors(parameterLayout(modelConfig), (name) => tensors.read(name)),
     );
     tensors.close();
     engine = new Engine({

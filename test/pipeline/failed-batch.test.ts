@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { loadModelFolder } from "../../src/model/files.ts";
-import { packTensors } from "../../src/model/parameters.ts";
+import { packTensors, parameterLayout } from "../../src/model/parameters.ts";
 import { readFailedBatch, replayFailedBatch } from "../../src/pipeline/failed-batch.ts";
 import { failureOf } from "../failure.ts";
 import { makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
@@ -21,7 +21,7 @@ afterAll(() => folder.remove());
 
 function weightsOf(path: string): Float32Array {
   const { config, tensors } = loadModelFolder(path);
-  const weights = packTensors(config, (name) => tensors.read(name));
+  const weights = packTensors(parameterLayout(config), (name) => tensors.read(name));
   tensors.close();
   return weights;
 }

@@ -68,7 +68,11 @@ async function gradientOf(
   algorithm: Algorithm,
   microBatchTokens = 2048,
 ): Promise<Float32Array> {
-  const gradient = new BatchGradient(device, model, configOf(algorithm, microBatchTokens));
+  const gradient = new BatchGradient(
+    device,
+    { config: model, lora: null, base: null },
+    configOf(algorithm, microBatchTokens),
+  );
   await gradient.compute(weights, groups, 3);
   return (await device.readF32(gradient.grads.arena)).slice();
 }

@@ -10,7 +10,7 @@ import type { TrainConfig } from "../../src/config/train.ts";
 import { NativeDevice } from "../../src/device/native.ts";
 import { Engine } from "../../src/generate/engine.ts";
 import { loadModelFolder } from "../../src/model/files.ts";
-import { packTensors } from "../../src/model/parameters.ts";
+import { packTensors, parameterLayout } from "../../src/model/parameters.ts";
 import { TrainPass } from "../../src/model/train-pass.ts";
 import { Weights } from "../../src/model/weights.ts";
 import { boardWeights } from "../../src/pipeline/board-weights.ts";
@@ -48,7 +48,7 @@ const logProbOf = (i: number) => -0.125 * (i + 1);
 
 function arenaOf(path: string): Float32Array {
   const { tensors, config } = loadModelFolder(path);
-  const arena = packTensors(config, (name) => tensors.read(name));
+  const arena = packTensors(parameterLayout(config), (name) => tensors.read(name));
   tensors.close();
   return arena;
 }
@@ -117,17 +117,18 @@ async function playWhileWeightsChange(arena: Float32Array): Promise<Trajectory[]
   };
   publish();
   const { dialect, modelConfig } = model;
+  const trained = { config: modelConfig, lora: null, base: null };
   const check = new WeightCheck();
   const weights = await boardWeights({
     device,
-    config: modelConfig,
+    model: trained,
     board: board.name,
     first: 0,
     timeoutMs: 1_000,
     check,
   });
   engine = new Engine({ device, config: modelConfig, weights, maxConversations: 16, contextLimit: 512 });
-  const pool = new PolicyPool({ config, device, model: modelConfig, dialect, board: board.name, check });
+  const pool = new PolicyPool({ config, device, model: trained, dialect, board: board.name, check });
   let steps = 0;
   const { indices } = environment.split("train");
   return Promise.all(
@@ -197,7 +198,7 @@ describe("the record of an episode of several policies", () => {
   it("compares exactly with a full forward pass, across turns of others and changes of weights", async () => {
     const verifier = new Verifier({
       device,
-      config: model.modelConfig,
+      model: { config: model.modelConfig, lora: null, base: null },
       board,
       maxRows: 700,
       checkpoints: new Map([["base", other]]),

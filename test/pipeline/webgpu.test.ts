@@ -108,6 +108,7 @@ describe.runIf(adapters.length > 0)("training through WebGPU", () => {
       device: { kind: "webgpu", adapter: { adapter }, description: adapter },
       ring: "",
       board: board.name,
+      frozen: null,
       modelFolder: resume === null ? model : join(resume, "model"),
       firstVersion: 0,
       resume,

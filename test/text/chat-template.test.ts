@@ -4,7 +4,6 @@ import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Action, Message, ToolSpec } from "../../src/env/environment.ts";
 import { ChatTemplate, toOpenAiTool } from "../../src/text/chat-template.ts";
-import { parseAction } from "../../src/text/tool-calls.ts";
 import { families, golden, goldenTokenizer, toMessage } from "./golden.ts";
 
 const tools: ToolSpec[] = [
@@ -58,7 +57,7 @@ describe.each(families)("%s", (family) => {
 
   test("the end of a turn is found", () => {
     expect(template.endOfTurn).toEqual({ id: tokenizer.tokenId(golden[family].eos), content: golden[family].eos });
-    expect(template.callStyle).toBe(family === "tiny" ? "compact" : "lines");
+    expect(template.toolFormat.name).toBe("hermes");
   });
 
   test.each(golden.conversations.map((conversation, index) => [index, conversation] as const))(
@@ -114,7 +113,7 @@ describe.each(families)("%s", (family) => {
       fc.property(action, (value) => {
         const ids = template.renderAssistant(value);
         expect(ids.at(-1)).toBe(template.endOfTurn.id);
-        const parsed = parseAction(tokenizer.decode(ids.subarray(0, -1)));
+        const parsed = template.parseTurn(tokenizer.decode(ids.subarray(0, -1)), tools);
         expect(parsed.action.text).toBe(value.text);
         expect(parsed.action.calls.map(({ name, arguments: args }) => ({ name, args }))).toEqual(
           value.calls.map(({ name, arguments: args }) => ({ name, args })),

@@ -20,8 +20,34 @@ static std::unique_ptr<float[]> numbers(size_t count) {
   return values;
 }
 
+/** What b is stored as, beside float32: the same numbers in 16 bits give the same bits. */
+struct Copies {
+  std::unique_ptr<uint16_t[]> f16, bf16;
+};
+
+/** Numbers whose fraction has 7 bits, so that both types of 16 bits hold them; and those. */
+static std::unique_ptr<float[]> shortNumbers(size_t count, Copies& copies) {
+  auto values = numbers(count);
+  copies = {std::make_unique<uint16_t[]>(count), std::make_unique<uint16_t[]>(count)};
+  for (size_t i = 0; i < count; i++) {
+    uint32_t bits;
+    std::memcpy(&bits, &values[i], sizeof bits);
+    bits &= 0xffff0000;
+    // Smaller numbers are float16's subnormal ones, or 0.
+    if ((bits & 0x7fffffff) < 0x38800000) bits = 0;
+    std::memcpy(&values[i], &bits, sizeof bits);
+    copies.bf16[i] = static_cast<uint16_t>(bits >> 16);
+    const uint32_t magnitude = bits & 0x7fffffff;
+    copies.f16[i] =
+        static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude == 0 ? 0 : (magnitude - (112u << 23)) >> 13));
+  }
+  return values;
+}
+
 static void check(Layout layout, size_t m, size_t n, size_t k, bool withBias, bool accumulate) {
-  const auto a = numbers(m * k), b = numbers(k * n), bias = numbers(n), start = numbers(m * n);
+  const auto a = numbers(m * k), bias = numbers(n), start = numbers(m * n);
+  Copies copies;
+  const auto b = shortNumbers(k * n, copies);
   auto expected = std::make_unique<float[]>(m * n);
   for (size_t i = 0; i < m; i++)
     for (size_t j = 0; j < n; j++) {
@@ -35,14 +61,18 @@ static void check(Layout layout, size_t m, size_t n, size_t k, bool withBias, bo
     CHECK(selectKernels(availableKernels(isa)));
     for (int threads : {1, 3}) {
       Pool::shared().setThreads(threads);
-      auto out = std::make_unique<float[]>(m * n);
-      std::memcpy(out.get(), start.get(), m * n * sizeof(float));
-      kernels().matmul({layout, a.get(), b.get(), out.get(), withBias ? bias.get() : nullptr, accumulate, m, n, k},
-                       Pool::shared());
-      for (size_t i = 0; i < m * n; i++)
-        CHECK(std::memcmp(&out[i], &expected[i], sizeof(float)) == 0,
-              "%s, %d threads, layout %d, %zux%zux%zu, element %zu: %.9g, not %.9g", kernels().name, threads,
-              static_cast<int>(layout), m, n, k, i, static_cast<double>(out[i]), static_cast<double>(expected[i]));
+      for (const Stored& stored : {Stored{b.get(), Number::f32}, Stored{copies.f16.get(), Number::f16},
+                                   Stored{copies.bf16.get(), Number::bf16}}) {
+        auto out = std::make_unique<float[]>(m * n);
+        std::memcpy(out.get(), start.get(), m * n * sizeof(float));
+        kernels().matmul({layout, a.get(), stored, out.get(), withBias ? bias.get() : nullptr, accumulate, m, n, k},
+                         Pool::shared());
+        for (size_t i = 0; i < m * n; i++)
+          CHECK(std::memcmp(&out[i], &expected[i], sizeof(float)) == 0,
+                "%s, %d threads, layout %d, b of type %d, %zux%zux%zu, element %zu: %.9g, not %.9g", kernels().name,
+                threads, static_cast<int>(layout), static_cast<int>(stored.type), m, n, k, i,
+                static_cast<double>(out[i]), static_cast<double>(expected[i]));
+      }
     }
   }
 }

@@ -29,6 +29,17 @@ int main() {
   CHECK(exp1(88.72f) < infinity);
   CHECK(std::isnan(exp1(std::numeric_limits<float>::quiet_NaN())));
 
+  // Every float16, against its definition: (1 + f / 1024) 2^(e - 15), or f / 1024 2^-14 where e is 0.
+  for (uint32_t bits = 0; bits < 0x10000; bits++) {
+    const int e = static_cast<int>(bits >> 10 & 31), f = static_cast<int>(bits & 1023);
+    const double size = e == 31 ? (f == 0 ? HUGE_VAL : NAN)
+                                : std::ldexp(e == 0 ? f : 1024 + f, (e == 0 ? 1 : e) - 25);
+    const double expected = bits & 0x8000 ? -size : size, got = number(F16{static_cast<uint16_t>(bits)});
+    CHECK(std::isnan(expected) ? std::isnan(got) : got == expected && std::signbit(got) == std::signbit(expected),
+          "%#x is %g, not %g", bits, got, expected);
+  }
+  CHECK(number(Bf16{0x3f80}) == 1.0f && number(Bf16{0xc049}) == -3.140625f && number(Bf16{1}) == 0x1p-133f);
+
   // The tree adds lane i to lane i + 8, then + 4, + 2, + 1: 2^24 + 1 loses the 1, unless the 1s meet first.
   float lanes[16] = {};
   lanes[0] = 16777216.0f;

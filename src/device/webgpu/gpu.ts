@@ -140,7 +140,7 @@ export function operand(
   operator: string,
   argument: string,
   tensor: Tensor,
-  dtype: DType | "f32 or f16",
+  dtype: DType | readonly DType[],
   length: number,
 ): WebGpuTensor {
   const fail = (got: unknown, expected: string): never => {
@@ -153,8 +153,8 @@ export function operand(
   if (!(tensor instanceof WebGpuTensor)) fail("a tensor of another device", "a tensor of this WebGPU device");
   const mine = tensor as WebGpuTensor;
   if (mine.allocation.freed) fail("a tensor that was freed", "a live tensor");
-  const fits = dtype === "f32 or f16" ? mine.dtype !== "u32" : mine.dtype === dtype;
-  if (!fits) fail(mine.dtype, dtype);
+  const fits = typeof dtype === "string" ? mine.dtype === dtype : dtype.includes(mine.dtype);
+  if (!fits) fail(mine.dtype, typeof dtype === "string" ? dtype : dtype.join(" or "));
   if (mine.length < length) fail(`${mine.length} elements`, `at least ${length} elements`);
   return mine;
 }

@@ -15,6 +15,7 @@ import {
   type HeadBackwardArgs,
   type HeadLogProbArgs,
   type HeadSampleArgs,
+  isHalf,
   type KvWriteArgs,
   type MatmulArgs,
   type ProductShape,
@@ -83,15 +84,15 @@ export class WebGpuDevice implements Device {
   write(tensor: Tensor, data: Float32Array | Uint32Array, offset = 0): void {
     const target = mine(tensor);
     const dtype = data instanceof Float32Array ? "f32" : "u32";
-    const fits = dtype === target.dtype || (dtype === "f32" && target.dtype === "f16");
-    if (!fits || offset + data.length > target.length) {
+    const rounded = dtype === "f32" && isHalf(target.dtype);
+    if (!(rounded || dtype === target.dtype) || offset + data.length > target.length) {
       throw new AgentRLError("DEVICE", "data does not fit the tensor it is written to", {
         where: `write to ${target.label || "tensor"}`,
         got: `${data.length} elements of ${dtype} at ${offset}`,
         expected: `at most ${target.length - offset} elements of ${target.dtype}`,
       });
     }
-    if (target.dtype === "f16") half.writeHalf(this.gpu, target, data as Float32Array, offset);
+    if (rounded) half.writeHalf(this.gpu, target, data as Float32Array, offset);
     else this.gpu.recorder.write(target, data, offset);
   }
 
@@ -173,6 +174,10 @@ export class WebGpuDevice implements Device {
 
   add(x: Parameters<Device["add"]>[0]): void {
     elementwise.add(this.gpu, x);
+  }
+
+  scale(x: Parameters<Device["scale"]>[0]): void {
+    elementwise.scale(this.gpu, x);
   }
 
   roundHalf(x: Parameters<Device["roundHalf"]>[0]): void {

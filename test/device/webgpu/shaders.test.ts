@@ -43,7 +43,9 @@ describe("shaders", () => {
           const product = { layout, a: numbers(), b: numbers(), out: numbers(), m: size, n: size, k: size };
           const strides = { lda: size, ldb: size, ldc: size, accumulate };
           stridedMatmul(gpu, { ...product, ...strides, ...(bias && { bias: numbers() }) }, variant);
-          stridedMatmul(gpu, { ...product, ...strides, b: gpu.alloc(4096, "f16") }, variant);
+          for (const type of ["f16", "bf16"] as const) {
+            stridedMatmul(gpu, { ...product, ...strides, b: gpu.alloc(4096, type) }, variant);
+          }
         }
       }
     }
@@ -74,6 +76,8 @@ describe("shaders", () => {
     const own = numbers();
     device.add({ a: own, b: numbers(), out: own, length: 8 });
     device.add({ a: own, b: own, out: own, length: 8 });
+    device.scale({ x: numbers(), out: own, factor: 2, length: 8 });
+    device.scale({ x: own, out: own, factor: 2, length: 8 });
     device.fill(own, 1);
     device.fill(words(8), 1);
     const index = words(8);
@@ -84,7 +88,10 @@ describe("shaders", () => {
       device.embed({ table: half(), ids: index, out: numbers(), rows: 8, dim: width, vocab: 8 });
       const keys = { k: numbers(), v: numbers(), kCache: half(), vCache: half() };
       device.kvWrite({ ...keys, slots: index, rows: 8, width });
+      device.embed({ table: gpu.alloc(4096, "bf16"), ids: index, out: numbers(), rows: 8, dim: width, vocab: 8 });
       device.roundHalf({ x: numbers(), out: half(), length: 8 });
+      device.roundHalf({ x: numbers(), out: gpu.alloc(8, "bf16"), length: 8 });
+      device.roundHalf({ x: numbers(), out: numbers(), length: 8, dtype: "bf16" });
       device.roundHalf({ x: numbers(), out: numbers(), length: 8 });
       device.roundHalf({ x: own, out: own, length: 8 });
     }
@@ -113,7 +120,7 @@ describe("shaders", () => {
       VECTOR_A: false,
       VECTOR_B: false,
       VECTOR_OUT: false,
-      HALF_B: false,
+      B_TYPE: "f32",
       ACCUMULATE: false,
       BIAS: false,
     };

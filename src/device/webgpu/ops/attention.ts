@@ -13,6 +13,7 @@ import {
 } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
+import { cacheTypes } from "./half.ts";
 
 export const attentionVariants = ["register", "tiled"] as const;
 export type AttentionVariant = (typeof attentionVariants)[number];
@@ -48,7 +49,7 @@ export function attentionCached(gpu: Gpu, x: AttentionCachedArgs, variant = atte
   const { rows, pageTableStride } = x;
   const shape = shapeOf(op, x);
   const page = ATTENTION_BLOCK * x.kvHeads * x.headDim;
-  const kCache = operand(op, "kCache", x.kCache, "f32 or f16", page);
+  const kCache = operand(op, "kCache", x.kCache, cacheTypes, page);
   const bindings = [
     operand(op, "q", x.q, "f32", rows * x.heads * x.headDim),
     kCache,

@@ -1,6 +1,6 @@
 /** Elementwise operators: one thread for four elements. */
 import { AgentRLError } from "../../../errors.ts";
-import type { Device } from "../../device.ts";
+import { type Device, isHalf } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
 import { windowsOf } from "../windows.ts";
@@ -20,8 +20,9 @@ export function fill(gpu: Gpu, tensor: WebGpuTensor, value: number): void {
     gpu.recorder.clear(tensor);
     return;
   }
-  if (tensor.dtype === "f16") {
-    throw new AgentRLError("DEVICE", "An f16 tensor is filled with zeros only", { where: tensor.label, got: value });
+  if (isHalf(tensor.dtype)) {
+    const what = `A tensor of ${tensor.dtype} is filled with zeros only`;
+    throw new AgentRLError("DEVICE", what, { where: tensor.label, got: value });
   }
   const constants = { TYPE: tensor.dtype };
   for (const { first, count: length } of windowsOf(gpu, "fill", tensor.length)) {
@@ -41,6 +42,22 @@ export function add(gpu: Gpu, x: Parameters<Device["add"]>[0]): void {
   const bindings = [out, ...others];
   const params = { length };
   gpu.recorder.dispatch({ kernel: "add", constants, bindings, params, groups: groupsFor(gpu, length) });
+}
+
+export function scale(gpu: Gpu, x: Parameters<Device["scale"]>[0]): void {
+  const { length, factor } = x;
+  const from = operand("scale", "x", x.x, "f32", length);
+  const out = operand("scale", "out", x.out, "f32", length);
+  const inPlace = isInPlace("scale", from, out);
+  for (const { first, count } of windowsOf(gpu, "scale", length)) {
+    gpu.recorder.dispatch({
+      kernel: "scale",
+      constants: { IN_PLACE: inPlace },
+      bindings: (inPlace ? [out] : [out, from]).map((tensor) => gpu.view(tensor, first, count)),
+      params: { length: count, factor },
+      groups: groupsFor(gpu, count),
+    });
+  }
 }
 
 export function swiglu(gpu: Gpu, x: Parameters<Device["swiglu"]>[0]): void {

@@ -4,7 +4,7 @@
  * is one chain over dim, and rows are reduced by chunk.
  */
 import { AgentRLError } from "../../../errors.ts";
-import { type HeadShape, VOCAB_CHUNK } from "../../device.ts";
+import { type HeadShape, VOCAB_CHUNK, weightTypes } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import { VIEW_ALIGNMENT, type WebGpuTensor } from "../tensor.ts";
 import { stridedMatmul } from "./matmul.ts";
@@ -32,7 +32,7 @@ export interface Range {
 export function checkHead(operator: string, x: HeadShape): Head {
   const { rows, dim, vocab, tied } = x;
   const hidden = operand(operator, "hidden", x.hidden, "f32", rows * dim);
-  const weight = operand(operator, "weight", x.weight, "f32 or f16", vocab * dim);
+  const weight = operand(operator, "weight", x.weight, weightTypes, vocab * dim);
   return { hidden, weight, tied, rows, dim, vocab };
 }
 

@@ -54,7 +54,8 @@ export function headBackward(gpu: Gpu, x: HeadBackwardArgs, budget = LOGITS_BUDG
   );
   const [temperatures, ...perRow] = vectors;
   const dHidden = operand("headBackward", "dHidden", x.dHidden, "f32", rows * dim);
-  const dWeight = operand("headBackward", "dWeight", x.dWeight, "f32", vocab * dim);
+  const dWeight =
+    x.dWeight === undefined ? undefined : operand("headBackward", "dWeight", x.dWeight, "f32", vocab * dim);
   for (const block of rowBlocks(rows)) {
     const groups = chunkGroups(vocab, block.count, budget);
     const some = gpu.scratch("head.logits", block.count * groups[0]!.count);
@@ -68,7 +69,7 @@ export function headBackward(gpu: Gpu, x: HeadBackwardArgs, budget = LOGITS_BUDG
         groups: [Math.ceil(columns.count / HEAD_THREADS), block.count],
       });
       hiddenGradient(gpu, head, some, dHidden, block, columns);
-      weightGradient(gpu, head, some, dWeight, block, columns);
+      if (dWeight !== undefined) weightGradient(gpu, head, some, dWeight, block, columns);
     }
   }
 }

@@ -1,5 +1,5 @@
 /** The kernels for matrix products and what each is good for. All but those on matrix units give the same bits. */
-import type { MatmulLayout } from "../../device.ts";
+import type { MatmulLayout, WeightType } from "../../device.ts";
 import type { SubgroupMatrixConfig } from "../adapter.ts";
 import type { Gpu } from "../gpu.ts";
 import type { Constants } from "../preprocess.ts";
@@ -82,9 +82,9 @@ export interface Vectors {
 /** What the preprocessor gets for one product. */
 export function constantsOf(
   { constants, scalarA = false, scalarOut = false }: MatmulVariant,
-  product: { layout: MatmulLayout; vectors: Vectors; halfB: boolean; accumulate: boolean; bias: boolean },
+  product: { layout: MatmulLayout; vectors: Vectors; typeB: WeightType; accumulate: boolean; bias: boolean },
 ): Constants {
-  const { layout, vectors, halfB, accumulate, bias } = product;
+  const { layout, vectors, typeB, accumulate, bias } = product;
   const reads = { VECTOR_A: vectors.a && !scalarA, VECTOR_B: vectors.b, VECTOR_OUT: vectors.out && !scalarOut };
-  return { LAYOUT: layout, ...reads, HALF_B: halfB, ACCUMULATE: accumulate, BIAS: bias, ...constants };
+  return { LAYOUT: layout, ...reads, B_TYPE: typeB, ACCUMULATE: accumulate, BIAS: bias, ...constants };
 }

@@ -3,7 +3,7 @@
  * in ascending order through one fma chain per output element, so all give the same bits and the tuner is free to choose.
  */
 import { AgentRLError } from "../../../errors.ts";
-import type { MatmulArgs, MatmulLayout } from "../../device.ts";
+import { type MatmulArgs, type MatmulLayout, type WeightType, weightTypes } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
 import { chooseVariant } from "../tuning.ts";
@@ -39,7 +39,7 @@ export interface StridedMatmul {
 export function matmul(gpu: Gpu, x: MatmulArgs, variant = forwardVariant(gpu, x.layout)): void {
   const { layout, m, n, k, accumulate = false } = x;
   const a = operand("matmul", "a", x.a, "f32", m * k);
-  const b = operand("matmul", "b", x.b, "f32 or f16", k * n);
+  const b = operand("matmul", "b", x.b, weightTypes, k * n);
   const out = operand("matmul", "out", x.out, "f32", m * n);
   const bias = x.bias === undefined ? undefined : operand("matmul", "bias", x.bias, "f32", n);
   const lda = layout === "tn" ? m : k;
@@ -111,7 +111,7 @@ export function stridedMatmul(gpu: Gpu, x: StridedMatmul, variant?: MatmulVarian
       constants: constantsOf(chosen, {
         layout,
         vectors,
-        halfB: b.dtype === "f16",
+        typeB: b.dtype as WeightType,
         accumulate,
         bias: bias !== undefined,
       }),

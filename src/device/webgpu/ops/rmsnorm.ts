@@ -27,15 +27,17 @@ export function rmsNormBackward(gpu: Gpu, x: Parameters<Device["rmsNormBackward"
   const invRms = operand("rmsNormBackward", "invRms", x.invRms, "f32", rows);
   const dOut = operand("rmsNormBackward", "dOut", x.dOut, "f32", rows * dim);
   const dX = operand("rmsNormBackward", "dX", x.dX, "f32", rows * dim);
-  const dWeight = operand("rmsNormBackward", "dWeight", x.dWeight, "f32", dim);
 
   // First the weight's: dX may lie where dOut does.
-  gpu.recorder.dispatch({
-    kernel: "rmsnorm_weight",
-    bindings: [from, invRms, dOut, dWeight],
-    params: { rows, dim },
-    groups: [Math.ceil(dim / WORKGROUP)],
-  });
+  if (x.dWeight !== undefined) {
+    const dWeight = operand("rmsNormBackward", "dWeight", x.dWeight, "f32", dim);
+    gpu.recorder.dispatch({
+      kernel: "rmsnorm_weight",
+      bindings: [from, invRms, dOut, dWeight],
+      params: { rows, dim },
+      groups: [Math.ceil(dim / WORKGROUP)],
+    });
+  }
   const inPlace = isInPlace("rmsNormBackward", dOut, dX);
   const { lane, width } = lanesOf(dim);
   gpu.recorder.dispatch({

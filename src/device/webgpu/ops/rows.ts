@@ -2,15 +2,16 @@
  * Operators that look rows up by an index. The index lies on the GPU, so the host cannot refuse one that is out of
  * range, as the native device does: such a row is left alone, neither read nor written.
  */
-import { ATTENTION_BLOCK, type Device, type KvWriteArgs } from "../../device.ts";
+import { ATTENTION_BLOCK, type Device, type KvWriteArgs, weightTypes } from "../../device.ts";
 import { type Gpu, operand } from "../gpu.ts";
 import type { WebGpuTensor } from "../tensor.ts";
 import { windowsOf } from "../windows.ts";
 import { groupsFor, WORKGROUP } from "./elementwise.ts";
+import { cacheTypes } from "./half.ts";
 
 export function embed(gpu: Gpu, x: Parameters<Device["embed"]>[0]): void {
   const { rows, dim, vocab } = x;
-  const table = operand("embed", "table", x.table, "f32 or f16", vocab * dim);
+  const table = operand("embed", "table", x.table, weightTypes, vocab * dim);
   const ids = operand("embed", "ids", x.ids, "u32", rows);
   const out = operand("embed", "out", x.out, "f32", rows * dim);
   gather(gpu, { operator: "embed", table, entries: vocab, index: ids, out, rows, dim });
@@ -56,7 +57,7 @@ export function kvWrite(gpu: Gpu, x: KvWriteArgs): void {
   const { rows, width } = x;
   const k = operand("kvWrite", "k", x.k, "f32", rows * width);
   const v = operand("kvWrite", "v", x.v, "f32", rows * width);
-  const kCache = operand("kvWrite", "kCache", x.kCache, "f32 or f16", ATTENTION_BLOCK * width);
+  const kCache = operand("kvWrite", "kCache", x.kCache, cacheTypes, ATTENTION_BLOCK * width);
   const vCache = operand("kvWrite", "vCache", x.vCache, kCache.dtype, kCache.length);
   const index = operand("kvWrite", "slots", x.slots, "u32", rows);
   const moves: Move[] = [
@@ -86,7 +87,7 @@ function gather(gpu: Gpu, { operator, table, entries, index, out, rows, dim }: G
   for (const { first, count } of windowsOf(gpu, operator, entries, dim)) {
     gpu.recorder.dispatch({
       kernel: "gather_rows",
-      constants: { ...constants, HALF: table.dtype === "f16" },
+      constants: { ...constants, TYPE: table.dtype },
       bindings: [index, gpu.view(table, first * dim, count * dim), out],
       params: { lanes, width, first, limit: count },
       groups: groupsFor(gpu, lanes),
