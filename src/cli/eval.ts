@@ -8,7 +8,7 @@ import { AgentRLError } from "../errors.ts";
 import { isEndpoint } from "../pipeline/eval-policies.ts";
 import { tokenOf } from "./controller.ts";
 import { addDevice } from "./device-option.ts";
-import { addJson, collect, jsonWriter, numberFrom, percent, settingsFrom, wholeNumber } from "./options.ts";
+import { addJson, collect, jsonWriter, numberFrom, percent, secretFrom, settingsFrom, wholeNumber } from "./options.ts";
 
 interface EvalOptions {
   task: string;
@@ -104,7 +104,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
   }
   refuseWithoutEffect(policy, options);
   const settings = settingsFrom(options.setting);
-  const apiKeys = options.apiKeyEnv?.map(apiKeyFrom);
+  const apiKeys = options.apiKeyEnv?.map((name) => secretFrom(name, "agentrl eval"));
   const writeJson = jsonWriter(options.json);
   const { runEvaluation } = await import("../pipeline/evaluate.ts");
   const token = options.controller === undefined ? undefined : tokenOf(options.token);
@@ -208,17 +208,6 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
     }
   }
   if (options.out === undefined) refuse(["resume"], "without --out");
-}
-
-/** Keys come from the environment: what stands on a command line is read by every process of the machine. */
-function apiKeyFrom(name: string): string {
-  const key = process.env[name];
-  if (key !== undefined && key !== "") return key;
-  throw new AgentRLError("USAGE", "The API key's variable is not set.", {
-    got: name,
-    expected: "the name of an environment variable that holds the key",
-    hint: `For example ${name.toUpperCase() === name ? name : "API_KEY"}=… agentrl eval …`,
-  });
 }
 
 /** One line on a terminal, rewritten; nothing elsewhere. */

@@ -55,6 +55,17 @@ export function settingsFrom(
   );
 }
 
+/** Keys come from the environment: what stands on a command line is read by every process of the machine. */
+export function secretFrom(name: string, command: string): string {
+  const key = process.env[name];
+  if (key !== undefined && key !== "") return key;
+  throw new AgentRLError("USAGE", "The API key's variable is not set.", {
+    got: name,
+    expected: "the name of an environment variable that holds the key",
+    hint: `For example ${name.toUpperCase() === name ? name : "API_KEY"}=… ${command} …`,
+  });
+}
+
 export function addJson(command: Command): Command {
   return command.option("--json <file>", "write the result as JSON");
 }

@@ -7,6 +7,7 @@ import { Command, CommanderError } from "commander";
 import { AgentRLError } from "../errors.ts";
 import { packageFile } from "../own-files.ts";
 import { addBench } from "./bench.ts";
+import { addChat } from "./chat.ts";
 import { addController } from "./controller.ts";
 import { addDemo } from "./demo.ts";
 import { addDoctor } from "./doctor.ts";
@@ -15,6 +16,7 @@ import { addExperiment } from "./experiment.ts";
 import { addExport } from "./export.ts";
 import { addInit } from "./init.ts";
 import { addReplay } from "./replay.ts";
+import { addServe } from "./serve.ts";
 import { addSft } from "./sft.ts";
 import { addTest } from "./test.ts";
 import { addTrain } from "./train.ts";
@@ -43,6 +45,8 @@ export async function main(args: readonly string[]): Promise<number> {
     addExperiment,
     addSft,
     addExport,
+    addServe,
+    addChat,
     addReplay,
     addInit,
     addTest,

@@ -3,21 +3,15 @@
  * policy is a script, a model in this process, or one or more endpoints; the environment runs here or behind a controller.
  */
 
-import { type DeviceSection, nativeSection, type TaskConfig, webgpuSection } from "../config/sections.ts";
-import { ATTENTION_BLOCK } from "../device/device.ts";
+import type { DeviceSection, TaskConfig } from "../config/sections.ts";
 import { isModulePath } from "../env/definition.ts";
 import type { Environment } from "../env/environment.ts";
 import { moduleHash } from "../env/module.ts";
 import type { EvalReport } from "../env/report.ts";
 import { statisticsOf } from "../env/statistics.ts";
 import { AgentRLError } from "../errors.ts";
-import { Engine } from "../generate/engine.ts";
-import { fixedWeights } from "../generate/weight-source.ts";
-import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
-import { loadCompute } from "../model/load.ts";
 import { locateModel } from "../model/locate.ts";
-import { assertFitsMemory, estimateMemory } from "../model/memory.ts";
 import { Endpoint } from "../policy/endpoint.ts";
 import { openEnvironment } from "./environments.ts";
 import { type EpisodeRef, type EvaluatedEpisode, type Player, playEpisodes } from "./eval-episodes.ts";
@@ -25,7 +19,7 @@ import { EvaluationFile, type EvaluationSettings, keyOf } from "./eval-file.ts";
 import { endpointPlayer, enginePlayer, scriptedPlayer } from "./eval-players.ts";
 import { type Policy, policyOf } from "./eval-policies.ts";
 import { reportOf } from "./evaluate-task.ts";
-import { openDevice, resolveDevice } from "./open-device.ts";
+import { openEngine } from "./open-engine.ts";
 import { assertPanel, panelOf } from "./panel.ts";
 
 export interface EvaluationOptions {
@@ -76,12 +70,6 @@ export interface EvaluationOptions {
   resume?: boolean;
   onEpisode?: (episode: EvaluatedEpisode, done: number, of: number) => void;
 }
-
-const onNative: DeviceSection = {
-  device: "native",
-  native: nativeSection.parse({}),
-  webgpu: webgpuSection.parse({}),
-};
 
 /** @throws AgentRLError of what is wrong with the options, the model, the endpoint or the environment. */
 export async function runEvaluation(options: EvaluationOptions): Promise<EvalReport> {
@@ -229,38 +217,10 @@ async function openPlayer(options: EvaluationOptions, policy: Policy): Promise<O
   return { player: endpointPlayer(endpoints), close: async () => {} };
 }
 
-/** Longer contexts than episodes need would take gigabytes of a real model's KV cache. */
-const defaultContext = 4096;
-
 async function openModel(options: EvaluationOptions, folder: string): Promise<OpenPlayer> {
-  const concurrency = concurrencyOf(options, { kind: "model", folder });
-  const { maxTokensPerTurn = 128, temperature = 0, threads = 1 } = options;
-  const model = loadModelFolder(folder);
-  try {
-    const { config, tokenizer, template } = model;
-    const contextLimit = options.contextLimit ?? Math.min(config.maxPositions, defaultContext);
-    const pages = concurrency * Math.ceil(contextLimit / ATTENTION_BLOCK);
-    assertFitsMemory(estimateMemory(config, { maxRows: 0, maxScored: 0, pages, boardSlots: 1 }));
-    const device = await openDevice(await resolveDevice(options.device ?? onNative), threads, {
-      config,
-      rows: { train: 0, decode: concurrency },
-    });
-    const weights = fixedWeights(loadCompute(device, model, "weights"));
-    const loraRank = model.adapter?.lora.rank ?? 0;
-    const engine = new Engine({ device, config, loraRank, weights, maxConversations: concurrency, contextLimit });
-    return {
-      player: enginePlayer({
-        engine,
-        dialect: { tokenizer, template, stopTokens: config.eosTokenIds },
-        sampling: { temperature, topK: 0, topP: 1, minP: 0 },
-        maxTokensPerTurn,
-      }),
-      async close() {
-        await engine.destroy();
-        device.destroy();
-      },
-    };
-  } finally {
-    model.tensors.close();
-  }
+  const { maxTokensPerTurn = 128, temperature = 0, threads, device, contextLimit } = options;
+  const maxConversations = concurrencyOf(options, { kind: "model", folder });
+  const { engine, dialect, close } = await openEngine(folder, { maxConversations, contextLimit, threads, device });
+  const sampling = { temperature, topK: 0, topP: 1, minP: 0 };
+  return { player: enginePlayer({ engine, dialect, sampling, maxTokensPerTurn }), close };
 }

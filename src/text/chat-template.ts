@@ -146,9 +146,9 @@ export class ChatTemplate {
     return parseTurn(turn, { format: this.toolFormat, tools, inThinking: this.#inThinking });
   }
 
-  /** parseTurn for a turn that comes in pieces. */
-  turnParser(tools: readonly ToolSpec[]): TurnParser {
-    return new TurnParser(this.toolFormat, tools, this.#inThinking);
+  /** parseTurn for a turn that comes in pieces; `format`: another than the model's. */
+  turnParser(tools: readonly ToolSpec[], format: Pick<ToolFormat, "grammar"> = this.toolFormat): TurnParser {
+    return new TurnParser(format, tools, this.#inThinking);
   }
 
   #renderSuffix(added: readonly Json[], guard: Guard): string {

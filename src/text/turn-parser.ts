@@ -45,7 +45,7 @@ export class TurnParser {
   #visible = false;
 
   /** `inThinking`: the chat template has opened a thinking block for the turn. */
-  constructor(format: ToolFormat, tools: readonly ToolSpec[] = [], inThinking = false) {
+  constructor(format: Pick<ToolFormat, "grammar">, tools: readonly ToolSpec[] = [], inThinking = false) {
     this.#calls = new CallParser(format.grammar(tools));
     this.#inThinking = inThinking;
     if (inThinking) this.#thinking = "";

@@ -1,4 +1,4 @@
-/** What both HTTP servers, controller and worker, have in common: the token, bodies of bounded size, errors as JSON. */
+/** What the HTTP servers, controller, worker and model server, have in common: the token, bodies of bounded size, errors as JSON. */
 import type { IncomingMessage } from "node:http";
 import type { HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
@@ -12,6 +12,10 @@ export interface HttpAppOptions {
   token?: string | undefined;
   /** Larger request bodies are refused. @default 16 MiB */
   maxBodyBytes?: number | undefined;
+  /** Paths that need no token. */
+  open?: readonly string[];
+  /** How an error is told. Default: `{error, code}`, as in the AgentRL protocol. */
+  answer?: (error: Error, c: HttpContext) => Response;
 }
 
 export const defaultMaxBodyBytes = 16 * 2 ** 20;
@@ -30,25 +34,24 @@ export type HttpApp = Hono<HttpEnv>;
 export type HttpContext = Context<HttpEnv>;
 
 /** An app whose handlers may throw WireError. Routes are added by the caller. */
-export function httpApp({ token, maxBodyBytes = defaultMaxBodyBytes }: HttpAppOptions): HttpApp {
+export function httpApp(options: HttpAppOptions): HttpApp {
+  const { token, maxBodyBytes = defaultMaxBodyBytes, open = [], answer = answerError } = options;
   const app = new Hono<HttpEnv>();
   const check = new TokenCheck(token);
   app.use(async (c, next) => {
-    if (!check.accepts(c.req.header("authorization"))) {
+    if (!open.includes(c.req.path) && !check.accepts(c.req.header("authorization"))) {
       c.header("www-authenticate", "Bearer");
       throw new WireError(401, "unauthorized", "this server needs a token: Authorization: Bearer TOKEN");
     }
     c.set("maxBodyBytes", maxBodyBytes);
     await next();
   });
-  app.notFound((c) =>
-    answerError(c, new WireError(404, "not_found", `no ${c.req.method} ${c.req.path.slice(0, 200)}`)),
-  );
-  app.onError((error, c) => answerError(c, error));
+  app.notFound((c) => answer(new WireError(404, "not_found", `no ${c.req.method} ${c.req.path.slice(0, 200)}`), c));
+  app.onError(answer);
   return app;
 }
 
-function answerError(c: HttpContext, error: Error): Response {
+function answerError(error: Error, c: HttpContext): Response {
   const known = error instanceof WireError ? error : new WireError(500, "internal", error.message);
   // The rest of the body is not read: the connection ends with the answer.
   if (known.status === 413) c.header("connection", "close");
