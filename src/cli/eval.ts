@@ -55,11 +55,11 @@ export function addEval(program: Command): void {
     .option("--token <token>", "the controller's token; default: the variable AGENTRL_TOKEN")
     .option(
       "--policy <policy>",
-      "expert, random, a model folder, a run (its newest checkpoint), or an OpenAI-compatible endpoint as http://host/v1#model; several endpoints " +
+      "expert, random, a model (folder, GGUF file, or org/name on the Hugging Face Hub), a run (its newest checkpoint), or an OpenAI-compatible endpoint as http://host/v1#model; several endpoints " +
         "(repeatable) take turns at random",
       collect,
     )
-    .addOption(new Option("--model <folder>", "the same as --policy with a model folder").conflicts("policy"))
+    .addOption(new Option("--model <model>", "the same as --policy with a model").conflicts("policy"))
     .option("--api-key-env <name>", "variable that holds the endpoints' API key (repeatable: one each)", collect)
     .option("--level <n>", "tasks of this level only (repeatable)", (text: string, before: number[] = []) => [
       ...before,
@@ -98,7 +98,7 @@ async function evaluate(options: EvalOptions): Promise<void> {
   const policy = options.policy ?? (options.model === undefined ? [] : [options.model]);
   if (policy.length === 0) {
     throw new AgentRLError("USAGE", "No policy is given.", {
-      expected: "--policy expert, --policy random, --policy MODEL_FOLDER or --policy http://host/v1#model",
+      expected: "--policy expert, --policy random, --policy MODEL or --policy http://host/v1#model",
       hint: "For example --policy models/tiny.",
     });
   }
@@ -193,7 +193,7 @@ function refuseWithoutEffect(policy: readonly string[], options: EvalOptions): v
   } else if (endpoints) {
     refuse(["context", "threads", "device", "profile"], "on an endpoint, which computes elsewhere");
   } else {
-    refuse(["apiKeyEnv"], "on a model folder, which is played in this process");
+    refuse(["apiKeyEnv"], "on a model, which is played in this process");
   }
   if (options.controller === undefined) refuse(["token"], "without --controller");
   else {

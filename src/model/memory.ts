@@ -3,7 +3,7 @@
  * that is too large ends with a message instead of the kernel's out-of-memory killer.
  */
 import { freemem, totalmem } from "node:os";
-import type { Storage } from "../device/device.ts";
+import { elementBytes, type Storage } from "../device/device.ts";
 import { AgentRLError } from "../errors.ts";
 import { planBytes } from "./buffers.ts";
 import type { ModelConfig } from "./config.ts";
@@ -39,6 +39,8 @@ export interface MemoryLimits {
   pool?: { engines: number; pages: number; weights: number };
   /** What a cache holds; default f32. */
   kvCache?: Storage["kvCache"];
+  /** What passes compute with; default f32. */
+  weights?: Storage["weights"];
 }
 
 export interface MemoryEstimate {
@@ -51,18 +53,24 @@ export interface MemoryEstimate {
 export function estimateMemory(config: ModelConfig, limits: MemoryLimits): MemoryEstimate {
   const { maxRows, maxScored, maxSpread = maxRows, pages, boardSlots, inferenceRows = 512, engines = 1 } = limits;
   const { lora = null, recompute = false } = limits;
-  const whole = 4 * parameterLayout(config).length;
+  const { weights = "f32" } = limits;
+  const layout = parameterLayout(config);
+  /** Weights that passes compute with and nobody trains. */
+  const whole = elementBytes(weights) * layout.decayedLength + 4 * (layout.length - layout.decayedLength);
   const arena = 4 * trainedLayout({ config, lora }).length;
   const loraRank = lora?.rank ?? 0;
   const parts = [{ name: "weight board", bytes: boardSlots * arena }];
   if (lora !== null) parts.push({ name: "frozen weights", bytes: whole });
+  // The optimizer's and the board's own are f32: each process that computes has a copy in 16 bits beside them.
+  else if (weights !== "f32")
+    parts.push({ name: `weights in ${weights}`, bytes: (engines + (maxRows > 0 ? 1 : 0)) * whole });
   if (maxRows > 0) {
     const train = { maxRows, maxScored, maxSpread, loraRank, recompute };
     const { kept, computed } = trainLayerPlans(config, train);
     parts.push({ name: "gradients", bytes: arena });
     if (limits.severalTasks) parts.push({ name: "gradient of one task", bytes: arena });
     parts.push({ name: "optimizer moments", bytes: 2 * arena });
-    if (limits.reference && lora === null) parts.push({ name: "reference weights", bytes: arena });
+    if (limits.reference && lora === null) parts.push({ name: "reference weights", bytes: whole });
     const activations = [...kept, ...computed].reduce((sum, plan) => sum + planBytes(plan), 0);
     parts.push({ name: "training activations", bytes: activations });
     const scratch = planBytes(trainSharedPlan(config, train)) + planBytes(trainSpreadPlan(config, train) ?? {});
@@ -93,15 +101,19 @@ export function availableMemory(): number {
   return Math.min(available, limit);
 }
 
-/** @throws AgentRLError MEMORY naming the largest parts. */
-export function assertFitsMemory(estimate: MemoryEstimate, available = availableMemory()): void {
+/**
+ * @param remedy Settings that would fit, in words.
+ * @throws AgentRLError MEMORY naming the largest parts.
+ */
+export function assertFitsMemory(estimate: MemoryEstimate, available = availableMemory(), remedy?: string): void {
   if (estimate.total <= available) return;
   const largest = [...estimate.parts].sort((a, b) => b.bytes - a.bytes).slice(0, 3);
   throw new AgentRLError("MEMORY", "The run does not fit into memory.", {
     where: largest.map((part) => `${part.name} ${formatBytes(part.bytes)}`).join(", "),
     got: `${formatBytes(estimate.total)} needed`,
     expected: `at most ${formatBytes(available)}, which is available now`,
-    hint: "Use a smaller model, fewer rows per micro-batch, a smaller KV cache, or a machine with more memory.",
+    hint:
+      remedy ?? "Use a smaller model, fewer rows per micro-batch, a smaller KV cache, or a machine with more memory.",
   });
 }
 

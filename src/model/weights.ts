@@ -93,7 +93,7 @@ export class Weights implements LoadableWeights, Arena {
         hint: "Allocate parameterLayout(config).length floats.",
       });
     }
-    const tensors = byRole(config, layout, ({ offset, length }) => device.view(arena, offset, length));
+    const tensors = weightsByRole(config, layout, ({ offset, length }) => device.view(arena, offset, length));
     this.#device = device;
     this.config = config;
     this.layout = layout;
@@ -139,7 +139,7 @@ export class HalfWeights implements LoadableWeights {
     this.#device = device;
     this.#layout = layout;
     this.#norms = device.alloc(length - decayedLength, "f32", label);
-    const tensors = byRole(config, layout, (entry) => {
+    const tensors = weightsByRole(config, layout, (entry) => {
       if (!entry.decay) return device.view(this.#norms, entry.offset - decayedLength, entry.length);
       const tensor = device.alloc(entry.length, dtype, label);
       this.#matrices.push({ entry, tensor });
@@ -201,7 +201,7 @@ export class ComputeCopy {
 }
 
 /** Tensors under the names that the passes know them by. */
-function byRole(
+export function weightsByRole(
   config: ModelConfig,
   layout: ParameterLayout,
   tensorOf: (entry: ParameterEntry) => Tensor,

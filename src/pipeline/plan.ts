@@ -11,7 +11,6 @@ import { estimateMemory, type MemoryEstimate } from "../model/memory.ts";
 import { parameterLayout } from "../model/parameters.ts";
 import { trainedLayout } from "../model/trained.ts";
 import { mostSlots } from "../shm/weight-board.ts";
-import { frozenBytes } from "./frozen-weights.ts";
 import { lossFormula } from "./method.ts";
 import { mostHeld, refreshIntervals } from "./stale-versions.ts";
 import { passSize } from "./training-options.ts";
@@ -23,8 +22,6 @@ export interface RunPlan {
   maxLag: number;
   boardSlots: number;
   boardSlotBytes: number;
-  /** Of the frozen weights in shared memory; 0 when every parameter is trained. */
-  frozenBytes: number;
   ringBytes: number;
   /** Of the longest episode that the context allows. */
   largestRecordBytes: number;
@@ -64,7 +61,6 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
     maxLag,
     boardSlots,
     boardSlotBytes: trained * 4,
-    frozenBytes: lora === null ? 0 : frozenBytes(model),
     ringBytes: Math.max(8 * 2 ** 20, 8 * largestRecord),
     largestRecordBytes: largestRecord,
     memory: estimateMemory(model, {
@@ -83,6 +79,7 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
       },
       // Whether `auto` finds a GPU is not known yet.
       kvCache: config.device === "webgpu" ? config.webgpu.kvCache : "f32",
+      weights: config.device === "webgpu" ? config.webgpu.weights : config.native.weights,
     }),
     loss: lossFormula(config),
   };

@@ -17,9 +17,11 @@ import type { AttemptHost, RunHost, SavedBooks } from "./run-host.ts";
 export interface RunSetup
   extends Omit<Setup, "device" | "ring" | "board" | "frozen" | "modelFolder" | "firstVersion" | "resume"> {
   devices: RunDevices;
+  /** Of the frozen weights in shared memory; 0 when every parameter is trained. */
+  frozenBytes: number;
 }
 
-type SegmentSizes = Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes" | "frozenBytes">;
+type SegmentSizes = Pick<RunPlan, "ringBytes" | "boardSlots" | "boardSlotBytes">;
 
 export class ProcessHost implements RunHost {
   readonly clock = realClock;
@@ -38,12 +40,12 @@ export class ProcessHost implements RunHost {
 
   open(from: SavedBooks | null): AttemptHost {
     const run = `${process.pid}-${randomBytes(4).toString("hex")}`;
-    const { ringBytes, boardSlots, boardSlotBytes, frozenBytes } = this.#plan;
+    const { ringBytes, boardSlots, boardSlotBytes } = this.#plan;
     const ring = Ring.create({ name: segmentName(run, "ring"), capacityBytes: ringBytes });
     const board = WeightBoard.create({ name: segmentName(run, "board"), slots: boardSlots, bytes: boardSlotBytes });
+    const { devices, frozenBytes, ...always } = this.#setup;
     const frozen =
       frozenBytes > 0 ? WeightBoard.create({ name: segmentName(run, "frozen"), slots: 1, bytes: frozenBytes }) : null;
-    const { devices, ...always } = this.#setup;
     const setup: Omit<Setup, "device"> = {
       ...always,
       ring: ring.name,

@@ -7,7 +7,7 @@ import type { TrainConfig } from "../config/train.ts";
 import { AgentRLError } from "../errors.ts";
 import { loadModelFolder } from "../model/files.ts";
 import { modelFingerprint } from "../model/fingerprint.ts";
-import { assertFitsMemory } from "../model/memory.ts";
+import { availableMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
 import { PatientMetrics } from "../observe/patient-metrics.ts";
@@ -18,6 +18,8 @@ import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
 import type { FaultCounts } from "./faults.ts";
+import { assertRunFits } from "./fit.ts";
+import { frozenBytes, frozenStorage } from "./frozen-weights.ts";
 import { withLocalModels } from "./locate-models.ts";
 import { assertPanels } from "./panel.ts";
 import { maxLagOf, planRun, type RunPlan } from "./plan.ts";
@@ -145,7 +147,7 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   model.tensors.close();
   checkPool(config, model);
   const plan = planRun(config, model.config);
-  assertFitsMemory(plan.memory);
+  assertRunFits(config, model.config, availableMemory());
   const devices = await resolveDevices(config);
 
   const environments = await Promise.all(config.tasks.map(openEnvironment));
@@ -155,7 +157,14 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   if (config.evaluation.every > 0) assertPanels(config, environments);
   const deadlineMs = Math.max(...environments.map(deadlineOf));
   await Promise.all(environments.map((environment) => environment.close()));
-  const setup: RunSetup = { config, devices, checkpoints, configHash: configHash(config), taskNames };
+  const setup: RunSetup = {
+    config,
+    devices,
+    checkpoints,
+    configHash: configHash(config),
+    taskNames,
+    frozenBytes: config.lora === undefined ? 0 : frozenBytes(model.config, frozenStorage(devices.learner)),
+  };
   return { plan, setup, samplerTasks, deadlineMs };
 }
 

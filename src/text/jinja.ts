@@ -131,7 +131,8 @@ function toJson(value: Value, indent: number, depth = 0): string {
   if (value.type === "IntegerValue" || value.type === "FloatValue") return pythonNumber(value.value as number);
   const isList = value.type === "ArrayValue" || value.type === "TupleValue";
   if (!isList && value.type !== "ObjectValue") {
-    return JSON.stringify(value.type === "UndefinedValue" ? null : value.value);
+    // None and undefined have no value.
+    return JSON.stringify(value.value ?? null);
   }
   const items = isList
     ? (value.value as Value[]).map((item) => toJson(item, indent, depth + 1))

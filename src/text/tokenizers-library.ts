@@ -40,14 +40,24 @@ export function isNfc(normalizer: unknown): boolean {
  * Characters whose place among combining marks, or composition, the tokenizers' NFC does not know: its tables are those of
  * Unicode 9. Found by comparing each code point with Node's NFC (Unicode 17).
  */
-const afterUnicode9 =
-  /[\u{7fd}\u{897}-\u{89f}\u{8ca}-\u{8d3}\u{9fe}\u{c3c}\u{d3b}-\u{d3c}\u{eba}\u{1715}\u{1abf}-\u{1add}\u{1ae0}-\u{1aeb}\u{1df6}-\u{1dfa}\u{a82c}\u{105c9}\u{105e4}\u{10d24}-\u{10d27}\u{10d69}-\u{10d6d}\u{10eab}-\u{10eac}\u{10efa}-\u{10efb}\u{10efd}-\u{10eff}\u{10f46}-\u{10f50}\u{10f82}-\u{10f85}\u{11070}\u{1133b}\u{11383}\u{11385}\u{1138e}\u{11391}\u{113c5}\u{113c7}-\u{113c8}\u{113ce}-\u{113d0}\u{1145e}\u{11839}-\u{1183a}\u{11938}\u{1193d}-\u{1193e}\u{11943}\u{119e0}\u{11a34}\u{11a47}\u{11a99}\u{11d42}\u{11d44}-\u{11d45}\u{11d97}\u{11f41}-\u{11f42}\u{16121}-\u{16128}\u{1612f}\u{16d68}-\u{16d6a}\u{16ff0}-\u{16ff1}\u{1e08f}\u{1e130}-\u{1e136}\u{1e2ae}\u{1e2ec}-\u{1e2ef}\u{1e4ec}-\u{1e4ef}\u{1e5ee}-\u{1e5ef}\u{1e6e3}\u{1e6e6}\u{1e6ee}-\u{1e6ef}\u{1e6f5}]/u;
+const afterUnicode9 = new RegExp(
+  `([${(
+    "7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1add 1ae0-1aeb 1df6-1dfa a82c 105c9 105e4 10d24-10d27 " +
+    "10d69-10d6d 10eab-10eac 10efa-10efb 10efd-10eff 10f46-10f50 10f82-10f85 11070 1133b 11383 11385 1138e 11391 " +
+    "113c5 113c7-113c8 113ce-113d0 1145e 11839-1183a 11938 1193d-1193e 11943 119e0 11a34 11a47 11a99 11d42 " +
+    "11d44-11d45 11d97 11f41-11f42 16121-16128 1612f 16d68-16d6a 16ff0-16ff1 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef " +
+    "1e4ec-1e4ef 1e5ee-1e5ef 1e6e3 1e6e6 1e6ee-1e6ef 1e6f5"
+  )
+    .replace(/[0-9a-f]+/g, "\\u{$&}")
+    .replaceAll(" ", "")}])`,
+  "u",
+);
 
 /** NFC as the tokenizers have it: such a character is left alone, and keeps its neighbours apart. */
 export function normalizeNfc(text: string): string {
   if (!afterUnicode9.test(text)) return text.normalize("NFC");
   return text
-    .split(new RegExp(`(${afterUnicode9.source})`, "u"))
+    .split(afterUnicode9)
     .map((part, index) => (index % 2 === 1 ? part : part.normalize("NFC")))
     .join("");
 }

@@ -54,6 +54,11 @@ describe("the weight board of a run", () => {
 });
 
 describe("the dry run", () => {
+  it("says how the model writes tool calls, and whether that was asked for", () => {
+    expect(dryRun({})).toMatch(/tool format +hermes, as the model's chat template shows/);
+    expect(dryRun({ model: { path: "m", toolFormat: "hermes" } })).toMatch(/tool format +hermes\n/);
+  });
+
   it("says what the config comes to, the memory in parts and the loss in force", () => {
     const text = dryRun({ rollout: { processes: 2, groupSize: 4, groupsPerStep: 6 }, staleness: { maxLag: 3 } });
     // 1024·64 embedding + 2 layers of 64·64 (q), 2·64·32 (k, v), 64·64 (o), 3·64·128 (MLP) + 5 norms of 64.

@@ -343,6 +343,38 @@ describe("values that do not go together", () => {
   });
 });
 
+describe("a model on the Hub", () => {
+  const named = (model: string) => valid.replace("path: model", `path: ${model}`);
+
+  it("is what no path leads to, and is written so that it stays one", () => {
+    writeFileSync(file, named("org/name@v1"));
+    const { config, yaml } = loadTrainConfig(file);
+    expect(config.model.path).toBe("hf://org/name@v1");
+    expect(yaml).toContain("path: hf://org/name@v1");
+    // A run folder's copy means the same wherever it lies.
+    mkdirSync(join(folder, "org", "name@v1"), { recursive: true });
+    expect(load(yaml).model.path).toBe("hf://org/name@v1");
+    expect(load(named("org/name@v1")).model.path).toBe(join(folder, "org", "name@v1"));
+    expect(load(valid, ["model.path=hf://org/name/q4.gguf"]).model.path).toBe("hf://org/name/q4.gguf");
+  });
+
+  it("may be a policy of the pool, and of sft the model or the tokenizer", () => {
+    const pool = "crossPolicy={pool: [{name: old, kind: checkpoint, path: org/old, probability: 0.2}]}";
+    expect(load(valid, [pool]).crossPolicy!.pool[0]!.path).toBe("hf://org/old");
+    writeFileSync(file, "out: out\ntasks: [{name: kg}]\nmodel: {path: org/name}\n");
+    expect(loadSftConfig(file).config.model.path).toBe("hf://org/name");
+  });
+
+  it("has a name that can be one", () => {
+    const error = loadError(named("hf://name"));
+    expect(error.message).toContain("model.path is no name on the Hugging Face Hub");
+    expect(error.detail.where).toBe(`${file}:2:3 (model.path)`);
+    // Anything else is a path that leads nowhere.
+    expect(loadError(named("./org/nothing")).message).toContain("model.path does not exist");
+    expect(loadError(named("models/nothing.gguf")).message).toContain("model.path does not exist");
+  });
+});
+
 describe("the sft config", () => {
   const base = "out: out\ntasks: [{name: kg}]\n";
   const fresh =
@@ -365,6 +397,10 @@ describe("the sft config", () => {
     [base + fresh.replace("model: {", "model: {path: model, "), /Both model.path and model.new/],
     [base + fresh.replace("heads: 4", "heads: 4, vocabSize: 512"), /model.new.vocabSize has no effect/],
     [base + fresh.replace("kvHeads: 2", "kvHeads: 3"), /do not divide/],
+    [
+      base + fresh.replace("model: {", "model: {toolFormat: json, ").replace(/tokenizer.*/, ""),
+      /toolFormat has no effect/,
+    ],
     [base + fresh.replace("headDim: 16", "headDim: 15"), /a multiple of 2/],
     [`${base}model: {path: model}\ntokenizer: model\n`, /tokenizer has no effect/],
     [`${base}${fresh}epochs: 1\nsteps: 5\n`, /Both epochs and steps/],

@@ -57,6 +57,19 @@ beforeEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+test("how turns are read is saved with the model, and can be set anew", () => {
+  saveModelFolder(folder, content());
+  const format = (settings = {}) => loadModelFolder(folder, settings).template.toolFormat.name;
+  expect(format()).toBe("hermes");
+  const asked = loadModelFolder(folder, { toolFormat: "llama3" });
+  saveModelFolder(folder, { ...asked, tensors: content().tensors });
+  expect([format(), format({ toolFormat: "auto" }), format({ toolFormat: "json" })]).toEqual([
+    "llama3",
+    "llama3",
+    "json",
+  ]);
+});
+
 const edit = (file: string, change: (value: Json) => void) => {
   const value = JSON.parse(readFileSync(path.join(folder, file), "utf8")) as Json;
   change(value);

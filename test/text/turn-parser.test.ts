@@ -80,7 +80,7 @@ describe.each(formats.map((format, index) => [format.name, index, format] as con
         const written = formatTurn(value, format, inThinking);
         expect(parseTurn(written, { format, tools, inThinking })).toEqual({ action: expected, parseFailure: false });
       }),
-      { numRuns: 200 },
+      { numRuns: 100 },
     );
   });
 
@@ -91,7 +91,7 @@ describe.each(formats.map((format, index) => [format.name, index, format] as con
         if (parsed.parseFailure) expect(parsed.action.calls).toEqual([]);
         if (parsed.parseFailure && parsed.action.thinking === undefined) expect(parsed.action.text).toBe(text);
       }),
-      { numRuns: 200 },
+      { numRuns: 100 },
     );
   });
 
@@ -118,7 +118,7 @@ describe.each(formats.map((format, index) => [format.name, index, format] as con
         expect(parsed.action.text.startsWith(said("text"))).toBe(true);
         expect(parsed.action.calls.slice(0, calls.length)).toEqual(calls);
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 

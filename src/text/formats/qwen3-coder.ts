@@ -16,7 +16,7 @@
  *   inside a block that belongs to no parameter makes it malformed.
  * - The format has no escapes: a value that itself holds `</parameter>` cannot be written.
  */
-import { toolsAsJson } from "../../env/define.ts";
+import { argumentsSchema } from "../../env/define.ts";
 import type { Action, ToolSpec } from "../../env/environment.ts";
 import { type CallContent, isJsonLike, isRecord, type TextPiece, type ToolFormat } from "./format.ts";
 import { tagGrammar } from "./hermes.ts";
@@ -75,16 +75,15 @@ function readFunction(text: string, tools: readonly ToolSpec[]): CallContent | u
     if (parameter === null) return undefined;
     const [whole, key, value] = parameter as unknown as [string, string, string];
     if (args.some(([other]) => other === key)) return undefined;
-    args.push([key, readValue(value, properties[key])]);
+    args.push([key, readValue(value, Object.hasOwn(properties, key) ? properties[key] : undefined)]);
     at += whole.length;
   }
   return { name, arguments: Object.fromEntries(args) };
 }
 
 function parameterSchemas(tool: ToolSpec | undefined): Record<string, unknown> {
-  if (tool === undefined) return {};
-  const json = toolsAsJson([tool])[0] as { function: { parameters: { properties?: Record<string, unknown> } } };
-  return json.function.parameters.properties ?? {};
+  const properties = tool && argumentsSchema(tool).properties;
+  return isRecord(properties) ? properties : {};
 }
 
 /** The value as the first of the schema's types that fits the text. */
