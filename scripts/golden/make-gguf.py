@@ -1,9 +1,9 @@
 """Writes test/golden/gguf/: what Python's `gguf`, `tokenizers` and `transformers` make of GGUF files.
 
 types.json       for each tensor type random blocks, and the float32 numbers that gguf.quants.dequantize gives
-tiny.gguf        a Llama of random weights in several types, its rows in ggml's order, with a byte-level BPE
-tiny.json        its config.json, SHA-256 of its tensors in Hugging Face's order, and token ids of texts; transformers'
-                 own GGUF loader gives the same tensors, or this script fails
+FAMILY.gguf      a Llama, a Qwen2 and a Qwen3 of random weights in several types, with a byte-level BPE
+models.json      their config.json, SHA-256 of their tensors as Hugging Face orders rows, and token ids of a prompt;
+                 transformers' own GGUF loader gives the same tensors, or this script fails
 tokenizers.json  a BPE for each pre-tokenizer as GGUF metadata, with the ids that `tokenizers` gives
 rope.json        frequency factors of Llama 3's position scaling, from transformers
 
@@ -20,7 +20,14 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Type
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 from transformers.convert_slow_tokenizer import TikTokenConverter
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX as qwen2_pattern
@@ -144,34 +151,14 @@ write(
     },
 )
 
-# ---- a model ------------------------------------------------------------------------------------------------------
+# ---- models ------------------------------------------------------------------------------------------------------
 
 template = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-tokenizer = trained["smollm"]
 heads, kv_heads, head_dim = 4, 2, 8
-config = LlamaConfig(
-    vocab_size=448,
-    hidden_size=32,
-    intermediate_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=heads,
-    num_key_value_heads=kv_heads,
-    head_dim=head_dim,
-    max_position_embeddings=512,
-    rms_norm_eps=1e-5,
-    rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
-    tie_word_embeddings=True,
-    bos_token_id=1,
-    eos_token_id=2,
-)
-torch.manual_seed(0)
-model = LlamaForCausalLM(config)
-for name, parameter in model.named_parameters():
-    if "norm" in name:
-        parameter.data += 0.1 * torch.randn_like(parameter)
+theta = 100000.0
 
 
 def permute(weights, heads):
@@ -183,65 +170,94 @@ def unpermute(weights, heads):
     return weights.reshape(heads, weights.shape[0] // heads // 2, 2, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
 
 
-names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
-kinds_of = {"q_proj": "Q8_0", "k_proj": "F16", "v_proj": "Q5_1", "o_proj": "Q4_1", "gate_proj": "Q4_0", "up_proj": "BF16", "down_proj": "Q5_0", "embed_tokens": "Q8_0"}
-path = os.path.join(out, "tiny.gguf")
-writer = gguf.GGUFWriter(path, "llama")
-writer.add_context_length(config.max_position_embeddings)
-writer.add_embedding_length(config.hidden_size)
-writer.add_block_count(config.num_hidden_layers)
-writer.add_feed_forward_length(config.intermediate_size)
-writer.add_head_count(heads)
-writer.add_head_count_kv(kv_heads)
-writer.add_rope_dimension_count(head_dim)
-writer.add_rope_freq_base(100000.0)
-writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-writer.add_vocab_size(config.vocab_size)
-given = metadata(tokenizer, "smollm")
-unused = config.vocab_size - len(given["tokenizer.ggml.tokens"])
-writer.add_tokenizer_model("gpt2")
-writer.add_tokenizer_pre("smollm")
-writer.add_token_list(given["tokenizer.ggml.tokens"] + [f"[PAD{i}]" for i in range(unused)])
-writer.add_token_types(given["tokenizer.ggml.token_type"] + [int(gguf.TokenType.UNUSED)] * unused)
-writer.add_token_merges(given["tokenizer.ggml.merges"])
-writer.add_bos_token_id(given["tokenizer.ggml.bos_token_id"])
-writer.add_eos_token_id(given["tokenizer.ggml.eos_token_id"])
-writer.add_add_bos_token(False)
-writer.add_chat_template(template)
-tensors = {}
-for name, parameter in model.named_parameters():
-    data = parameter.detach().numpy()
-    role = next((role for role in ("q_proj", "k_proj") if role in name), None)
-    rows = {"q_proj": heads, "k_proj": kv_heads}.get(role)
-    if rows is not None:
-        data = permute(data, rows)
-    kind = Type[next((kind for part, kind in kinds_of.items() if part in name), "F32")]
-    raw = gguf.quants.quantize(data, kind)
-    stored = gguf.quants.dequantize(raw, kind).astype(np.float32).reshape(data.shape)
-    tensors[name] = np.ascontiguousarray(stored if rows is None else unpermute(stored, rows))
-    writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), raw, raw_dtype=kind)
-writer.write_header_to_file()
-writer.write_kv_data_to_file()
-writer.write_tensors_to_file()
-writer.close()
+# By part of Hugging Face's name; what is not named, or is a vector, is F32.
+kinds_of = {"q_proj": "Q8_0", "k_proj": "F16", "v_proj": "Q5_1", "o_proj": "Q4_1", "gate_proj": "Q4_0", "up_proj": "BF16", "down_proj": "Q5_0", "embed_tokens": "Q8_0", "lm_head": "Q8_0"}
 
-loaded = AutoModelForCausalLM.from_pretrained(out, gguf_file="tiny.gguf", dtype=torch.float32).state_dict()
-for name, tensor in tensors.items():
-    assert np.array_equal(loaded[name].numpy(), tensor), name
 
-write(
-    "tiny.json",
-    {
-        "config": {
-            **{key: getattr(config, key) for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings", "bos_token_id", "eos_token_id")},
-            "rope_theta": 100000.0,
-            "model_type": "llama",
-        },
+def make(family, model_class, config_class, arch, pre, tied):
+    tokenizer = trained[pre]
+    config = config_class(
+        vocab_size=448,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim,
+        max_position_embeddings=512,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": theta},
+        tie_word_embeddings=tied,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    torch.manual_seed(0)
+    model = model_class(config)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            parameter.data += 0.1 * torch.randn_like(parameter)
+
+    names = gguf.get_tensor_name_map(arch, config.num_hidden_layers)
+    writer = gguf.GGUFWriter(os.path.join(out, f"{family}.gguf"), family)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    if family == "qwen3":
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    writer.add_rope_freq_base(theta)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    given = metadata(tokenizer, pre)
+    unused = config.vocab_size - len(given["tokenizer.ggml.tokens"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(given["tokenizer.ggml.tokens"] + [f"[PAD{i}]" for i in range(unused)])
+    writer.add_token_types(given["tokenizer.ggml.token_type"] + [int(gguf.TokenType.UNUSED)] * unused)
+    writer.add_token_merges(given["tokenizer.ggml.merges"])
+    writer.add_bos_token_id(given["tokenizer.ggml.bos_token_id"])
+    writer.add_eos_token_id(given["tokenizer.ggml.eos_token_id"])
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(template)
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        data = parameter.detach().numpy()
+        rows = next((rows for role, rows in (("q_proj", heads), ("k_proj", kv_heads)) if family == "llama" and role in name), None)
+        if rows is not None:
+            data = permute(data, rows)
+        kind = Type["F32" if data.ndim == 1 else next((kind for part, kind in kinds_of.items() if part in name), "F32")]
+        raw = gguf.quants.quantize(data, kind)
+        stored = gguf.quants.dequantize(raw, kind).astype(np.float32).reshape(data.shape)
+        tensors[name] = np.ascontiguousarray(stored if rows is None else unpermute(stored, rows))
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), raw, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+    # Given the config, since its own reading of Qwen3's leaves out the width of a head.
+    loaded = model_class.from_pretrained(out, gguf_file=f"{family}.gguf", config=config, dtype=torch.float32).state_dict()
+    for name, tensor in tensors.items():
+        assert np.array_equal(loaded[name].numpy(), tensor), name
+    keys = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads head_dim max_position_embeddings rms_norm_eps tie_word_embeddings bos_token_id eos_token_id model_type".split()
+    return {
+        "config": {**{key: getattr(config, key) for key in keys}, "rope_theta": theta},
         "tensors": {
             name: {"shape": list(tensor.shape), "sha256": hashlib.sha256(tensor.tobytes()).hexdigest()}
             for name, tensor in tensors.items()
         },
         "prompt": tokenizer.encode("<|im_start|>user\nIt's 42 <tool_call><|im_end|>\n<|im_start|>assistant\n", add_special_tokens=False).ids,
+    }
+
+
+write(
+    "models.json",
+    {
+        "llama": make("llama", LlamaForCausalLM, LlamaConfig, gguf.MODEL_ARCH.LLAMA, "smollm", True),
+        "qwen2": make("qwen2", Qwen2ForCausalLM, Qwen2Config, gguf.MODEL_ARCH.QWEN2, "qwen2", True),
+        "qwen3": make("qwen3", Qwen3ForCausalLM, Qwen3Config, gguf.MODEL_ARCH.QWEN3, "qwen2", False),
     },
 )
 

@@ -54,13 +54,13 @@ export function formatPlan(plan: DryRun): string {
   const cores = availableParallelism();
   const rows = [
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
+    ...(plan.download > 0
+      ? [["", `${formatBytes(plan.download)} of weights will be downloaded when the run starts`]]
+      : []),
     [
       "tool format",
       `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model's chat template shows" : ""}`,
     ],
-    ...(plan.download > 0
-      ? [["", `${formatBytes(plan.download)} of weights will be downloaded when the run starts`]]
-      : []),
     ["mode", modeRow(config, plan.maxLag)],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
     ...policyRows(config),

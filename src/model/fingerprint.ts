@@ -14,7 +14,7 @@ export function modelFingerprint(place: string): string {
   const gguf = ggufFileAt(place);
   // Other files may lie beside them, in a cache that others write to as well.
   const loaded =
-    /^((generation_|tokenizer_)?config|tokenizer)\.json$|^chat_template\.jinja$|\.safetensors(\.index\.json)?$/;
+    /^((generation_|tokenizer_|adapter_)?config|tokenizer)\.json$|^chat_template\.jinja$|\.safetensors(\.index\.json)?$/;
   const files =
     gguf === undefined
       ? readdirSync(place)

@@ -14,7 +14,7 @@ import { ggufTokenizer } from "../../src/model/gguf/tokenizer.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 
 const golden = join(import.meta.dirname, "../golden/gguf");
-const tiny = join(golden, "tiny.gguf");
+const tiny = join(golden, "llama.gguf");
 const readGolden = (name: string) => JSON.parse(readFileSync(join(golden, name), "utf8"));
 
 let folder: string;
@@ -49,12 +49,14 @@ describe("tensor types", () => {
 });
 
 describe("a whole model", () => {
-  const expected = readGolden("tiny.json");
+  const families = readGolden("models.json");
 
-  it("has the config, tensors and token ids of the model that it was made of", () => {
-    const { config, tensors, tokenizer, template } = loadModelFolder(tiny);
+  it.each(Object.keys(families))("of %s has the config, tensors and token ids that it was made of", (family) => {
+    const { config, tensors, tokenizer, template } = loadModelFolder(join(golden, `${family}.gguf`));
+    const expected = families[family];
     const { config: original } = expected;
     expect(config).toEqual({
+      family: original.model_type,
       vocabSize: original.vocab_size,
       hiddenSize: original.hidden_size,
       intermediateSize: original.intermediate_size,
@@ -64,7 +66,7 @@ describe("a whole model", () => {
       headDim: original.head_dim,
       ropeTheta: original.rope_theta,
       rmsNormEps: original.rms_norm_eps,
-      tieWordEmbeddings: true,
+      tieWordEmbeddings: original.tie_word_embeddings,
       maxPositions: original.max_position_embeddings,
       bosTokenId: original.bos_token_id,
       eosTokenIds: [original.eos_token_id],

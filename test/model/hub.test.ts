@@ -140,7 +140,7 @@ describe("a model of the Hub", () => {
 
   it("as one GGUF file, named or the only one", async () => {
     for (const file of [...texts, "model.safetensors"]) server.files.delete(file);
-    server.files.set("tiny-f16.gguf", readFileSync(join(import.meta.dirname, "../golden/gguf/tiny.gguf")));
+    server.files.set("tiny-f16.gguf", readFileSync(join(import.meta.dirname, "../golden/gguf/llama.gguf")));
     const { path } = await locate();
     expect(path).toBe(join(storage(), "snapshots", server.commit, "tiny-f16.gguf"));
     expect(loadModelFolder(path).config.layers).toBe(2);
