@@ -40,10 +40,7 @@ export function formatPlan(plan: DryRun): string {
   const cores = availableParallelism();
   const rows = [
     ["model", `${config.model.path}, ${plan.parameters.toLocaleString("en")} parameters`],
-    [
-      "tool format",
-      `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model's chat template shows" : ""}`,
-    ],
+    ["tool format", `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model folder has it" : ""}`],
     ["mode", modeRow(config, plan.maxLag)],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
     ...policyRows(config),
