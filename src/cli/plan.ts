@@ -57,10 +57,7 @@ export function formatPlan(plan: DryRun): string {
     ...(plan.download > 0
       ? [["", `${formatBytes(plan.download)} of weights will be downloaded when the run starts`]]
       : []),
-    [
-      "tool format",
-      `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model's chat template shows" : ""}`,
-    ],
+    ["tool format", `${plan.toolFormat}${config.model.toolFormat === "auto" ? ", as the model folder has it" : ""}`],
     ["mode", modeRow(config, plan.maxLag)],
     ["tasks", tasks.map((t) => `${t.name} (${t.split}) ${percent(t.weight / weights)}`).join(", ")],
     ...policyRows(config),

@@ -55,7 +55,7 @@ describe("the weight board of a run", () => {
 
 describe("the dry run", () => {
   it("says how the model writes tool calls, and whether that was asked for", () => {
-    expect(dryRun({})).toMatch(/tool format +hermes, as the model's chat template shows/);
+    expect(dryRun({})).toMatch(/tool format +hermes, as the model folder has it/);
     expect(dryRun({ model: { path: "m", toolFormat: "hermes" } })).toMatch(/tool format +hermes\n/);
   });
 
