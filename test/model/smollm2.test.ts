@@ -6,10 +6,11 @@
  * a file that scripts/fetch-smollm2.mjs downloads; without it the tests are skipped and say so.
  */
 import { existsSync, readFileSync } from "node:fs";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NativeDevice } from "../../src/device/native.ts";
 import { Engine } from "../../src/generate/engine.ts";
 import { fixedWeights } from "../../src/generate/weight-source.ts";
+import type { ModelConfig } from "../../src/model/config.ts";
 import { loadModelFolder } from "../../src/model/files.ts";
 import { loadCompute } from "../../src/model/load.ts";
 import { TrainPass } from "../../src/model/train-pass.ts";
@@ -28,10 +29,15 @@ if (!existsSync(file)) {
 describe.runIf(existsSync(file))("SmolLM2-135M-Instruct", () => {
   const device = new NativeDevice({ threads: 2 });
   afterAll(() => device.destroy());
-  const model = loadModelFolder(file);
-  const { config } = model;
-  const weights = loadCompute(device, model, "weights");
-  model.tensors.close();
+  // Vitest runs this body also where the suite is skipped.
+  let config: ModelConfig;
+  let weights: ReturnType<typeof loadCompute>;
+  beforeAll(() => {
+    const model = loadModelFolder(file);
+    config = model.config;
+    weights = loadCompute(device, model, "weights");
+    model.tensors.close();
+  });
 
   it("continues 20 prompts greedily with transformers' 64 tokens", async () => {
     const { prompts, greedy } = golden;

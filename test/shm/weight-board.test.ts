@@ -137,7 +137,7 @@ describe("WeightBoard", () => {
 
   it("refuses shapes that cannot be", () => {
     for (const [slots, bytes] of [
-      [1, 400],
+      [0, 400],
       [65, 400],
       [3, 0],
       [3, 402],
