@@ -17,27 +17,32 @@ const diskErrors: Record<string, string> = {
 
 export class MetricsSink {
   readonly #file: string;
+  readonly #name: string;
   #fd: number | null;
 
-  /** Opens for appending; a last line that a crash left torn is removed. @throws AgentRLError DISK. */
-  constructor(file: string) {
+  /**
+   * Opens for appending; a last line that a crash left torn is removed.
+   * @param name for messages. @throws AgentRLError DISK.
+   */
+  constructor(file: string, name = "metrics file") {
     this.#file = file;
+    this.#name = name;
     try {
       this.#fd = openSync(file, "a+");
     } catch (cause) {
-      throw diskError("The metrics file cannot be opened", file, cause);
+      throw diskError(`The ${name} cannot be opened`, file, cause);
     }
     try {
       dropTornLine(this.#fd);
     } catch (cause) {
       this.close();
-      throw diskError("The metrics file cannot be read", file, cause);
+      throw diskError(`The ${name} cannot be read`, file, cause);
     }
   }
 
   /** NaN and infinities, which JSON lacks, are written as "NaN", "Infinity" and "-Infinity". @throws AgentRLError DISK. */
   write(record: object): void {
-    if (this.#fd === null) throw new AgentRLError("DISK", "The metrics file is closed", { where: this.#file });
+    if (this.#fd === null) throw new AgentRLError("DISK", `The ${this.#name} is closed`, { where: this.#file });
     const line = Buffer.from(`${JSON.stringify(record, (_, value) => plain(value))}\n`);
     let before: number | null = null;
     try {
@@ -45,7 +50,7 @@ export class MetricsSink {
       // A nearly full disk takes a part of the line first and fails at the rest.
       for (let done = 0; done < line.length; ) done += writeSync(this.#fd, line, done);
     } catch (cause) {
-      throw diskError("A line of metrics could not be written", this.#file, cause, this.#takeBack(before));
+      throw diskError(`A line of the ${this.#name} could not be written`, this.#file, cause, this.#takeBack(before));
     }
   }
 

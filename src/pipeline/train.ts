@@ -214,12 +214,19 @@ function checkpointsOf(out: string): string {
 }
 
 /**
- * What a resumed run must agree on: everything but how long it runs, how it is spread over processes and how it is kept
- * alive. The model counts by its content, so that a project may be moved.
+ * What a resumed run must agree on: everything but how long it runs, how it is spread over processes, how it is kept alive
+ * and what it shows. The model counts by its content, so that a project may be moved.
  */
 function configHash(config: TrainConfig): string {
   const model = modelFingerprint(config.model.path);
-  const { steps: _steps, checkpoint: _checkpoint, evaluation: _evaluation, recovery: _recovery, ...rest } = config;
+  const {
+    steps: _steps,
+    checkpoint: _checkpoint,
+    evaluation: _evaluation,
+    recovery: _recovery,
+    observe: _observe,
+    ...rest
+  } = config;
   const {
     processes: _processes,
     threads: _threads,
