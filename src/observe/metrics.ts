@@ -40,15 +40,19 @@ export class MetricsSink {
     }
   }
 
-  /** NaN and infinities, which JSON lacks, are written as "NaN", "Infinity" and "-Infinity". @throws AgentRLError DISK. */
-  write(record: object): void {
+  /**
+   * A line each, all of them or none. NaN and infinities, which JSON lacks, are written as "NaN", "Infinity" and "-Infinity".
+   * @throws AgentRLError DISK.
+   */
+  write(...records: object[]): void {
     if (this.#fd === null) throw new AgentRLError("DISK", `The ${this.#name} is closed`, { where: this.#file });
-    const line = Buffer.from(`${JSON.stringify(record, (_, value) => plain(value))}\n`);
+    const lines = records.map((record) => `${JSON.stringify(record, (_, value) => plain(value))}\n`);
+    const bytes = Buffer.from(lines.join(""));
     let before: number | null = null;
     try {
       before = fstatSync(this.#fd).size;
       // A nearly full disk takes a part of the line first and fails at the rest.
-      for (let done = 0; done < line.length; ) done += writeSync(this.#fd, line, done);
+      for (let done = 0; done < bytes.length; ) done += writeSync(this.#fd, bytes, done);
     } catch (cause) {
       throw diskError(`A line of the ${this.#name} could not be written`, this.#file, cause, this.#takeBack(before));
     }

@@ -45,7 +45,8 @@ export class TraceReader {
       });
     }
     const file = join(this.#folder, entry.file);
-    return decodeTrace(readPart(file, entry.offset, entry.length), withoutPlace(entry), `${file}, ${id}`);
+    const block = readPart(file, entry.offset, entry.length);
+    return decodeTrace(block, entry.at, withoutPlace(entry), `${file}, ${id}`);
   }
 
   #newLines(): string[] {
@@ -89,7 +90,13 @@ export class TraceReader {
   }
 }
 
-function withoutPlace({ file: _file, offset: _offset, length: _length, ...summary }: TraceEntry): TraceSummary {
+function withoutPlace({
+  file: _file,
+  offset: _offset,
+  length: _length,
+  at: _at,
+  ...summary
+}: TraceEntry): TraceSummary {
   return summary;
 }
 

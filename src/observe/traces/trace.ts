@@ -51,11 +51,12 @@ export interface Trace extends Omit<TraceSummary, "tokens" | "versions"> {
   advantages: Float32Array;
 }
 
-/** Where a trace lies. */
+/** Where a trace lies: in a block of traces that were compressed together, at a place of it. */
 export interface TracePlace {
   file: string;
   offset: number;
   length: number;
+  at: number;
 }
 
 /** A line of the index. */
@@ -94,7 +95,10 @@ export function summaryOf(step: number, trajectory: Trajectory, advantages: Adva
   };
 }
 
-/** @param bytesOf The bytes of a token's text. */
+/**
+ * One trace as it lies in a block.
+ * @param bytesOf The bytes of a token's text.
+ */
 export function encodeTrace(
   trajectory: Trajectory,
   advantages: Advantages,
@@ -102,7 +106,7 @@ export function encodeTrace(
 ): Uint8Array {
   const { tokens, sampled, logProbs, version, turns, split, messages = [] } = trajectory;
   const texts = Array.from(tokens, bytesOf);
-  const record = {
+  return packr.pack({
     split,
     messages,
     turns,
@@ -113,16 +117,22 @@ export function encodeTrace(
     advantages: raw(advantages.get(trajectory) ?? new Float32Array(tokens.length)),
     text: Buffer.concat(texts),
     textLengths: raw(Uint16Array.from(texts, ({ length }) => length)),
-  };
-  // Masks, versions and advantages hardly vary: they shrink to a tenth for a fraction of a millisecond.
-  return deflateSync(packr.pack(record), { level: 1 });
+  });
 }
 
-/** @throws AgentRLError "SAMPLE_FILE" for bytes that `encodeTrace` did not write, or that a crash has damaged. */
-export function decodeTrace(bytes: Uint8Array, summary: TraceSummary, where: string): Trace {
-  let record: Record<string, unknown>;
+/**
+ * Samples of a group begin alike, and masks, versions and advantages hardly vary: a block of them shrinks to a tenth, at
+ * a tenth of the time that each alone would take.
+ */
+export function compressBlock(traces: readonly Uint8Array[]): Uint8Array {
+  return deflateSync(packr.pack(traces), { level: 1 });
+}
+
+/** @throws AgentRLError "SAMPLE_FILE" for a block that `compressBlock` did not make, or that a crash has damaged. */
+export function decodeTrace(block: Uint8Array, at: number, summary: TraceSummary, where: string): Trace {
   try {
-    record = packr.unpack(inflateSync(bytes)) as Record<string, unknown>;
+    const traces = packr.unpack(inflateSync(block)) as Uint8Array[];
+    const record = packr.unpack(traces[at]!) as Record<string, unknown>;
     const array = <T>(name: string, type: new (bytes: ArrayBuffer) => T): T =>
       // A copy: a view into the record need not be aligned for 4-byte elements.
       new type(new Uint8Array(record[name] as Uint8Array).buffer);

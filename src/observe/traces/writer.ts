@@ -22,10 +22,12 @@ import type { Trajectory } from "../../rl/trajectory.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { diskError, MetricsSink } from "../metrics.ts";
 import { tokenBytes } from "./token-texts.ts";
-import { encodeTrace, summaryOf, type TraceEntry } from "./trace.ts";
+import { compressBlock, encodeTrace, summaryOf, type TraceEntry, type TraceSummary } from "./trace.ts";
 
 /** Files that the bound is divided into: what goes at once is one of them. */
 const files = 8;
+/** Of traces that are compressed together: whoever reads one reads the others as well. */
+const blockBytes = 256 << 10;
 const dataName = /^(\d{6,})\.msgpack$/;
 
 export interface TraceWriterOptions {
@@ -59,9 +61,19 @@ export class TraceWriter {
     if (step % this.#options.every !== 0) return;
     this.#guarded(() => {
       const store = this.#store ?? this.#open();
+      const block = { summaries: [] as TraceSummary[], traces: [] as Uint8Array[], bytes: 0 };
+      const flush = () => {
+        if (block.traces.length > 0) store.append(block.summaries.splice(0), compressBlock(block.traces.splice(0)));
+        block.bytes = 0;
+      };
       for (const trajectory of groups.flat()) {
-        store.append(summaryOf(step, trajectory, advantages), encodeTrace(trajectory, advantages, this.#bytesOf));
+        const trace = encodeTrace(trajectory, advantages, this.#bytesOf);
+        block.summaries.push(summaryOf(step, trajectory, advantages));
+        block.traces.push(trace);
+        block.bytes += trace.length;
+        if (block.bytes >= blockBytes) flush();
       }
+      flush();
     });
   }
 
@@ -111,13 +123,14 @@ class TraceFiles {
     this.#keep((entry) => entry.step <= step && existsSync(join(folder, entry.file)));
   }
 
-  append(summary: object, record: Uint8Array): void {
-    this.#makeRoom(record.length);
+  append(summaries: readonly TraceSummary[], block: Uint8Array): void {
+    const { length } = block;
+    this.#makeRoom(length);
     const { number, descriptor } = this.#data!;
     const offset = fstatSync(descriptor).size;
-    writeFully(descriptor, record);
-    this.#sizes.set(number, offset + record.length);
-    this.#index.write({ ...summary, file: nameOf(number), offset, length: record.length });
+    writeFully(descriptor, block);
+    this.#sizes.set(number, offset + length);
+    this.#index.write(...summaries.map((summary, at) => ({ ...summary, file: nameOf(number), offset, length, at })));
   }
 
   close(): void {
