@@ -1,19 +1,20 @@
 /** Reads the traces of a run, also while it writes them. */
-import { closeSync, existsSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, existsSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { AgentRLError } from "../../errors.ts";
+import { LineFollower, readAt } from "../line-follower.ts";
 import { decodeTrace, type Trace, type TraceEntry, type TraceSummary } from "./trace.ts";
 
 export class TraceReader {
   readonly #folder: string;
+  readonly #index: LineFollower;
   readonly #entries = new Map<string, TraceEntry>();
   #list: TraceSummary[] = [];
-  /** How far the index has been read, and which file it was: it is written anew when old traces are removed. */
-  #read = { offset: 0, identity: "" };
   #lastStep = -1;
 
   private constructor(run: string) {
     this.#folder = join(run, "traces");
+    this.#index = new LineFollower(join(this.#folder, "index.jsonl"));
   }
 
   /** A run without traces, or one that has not written any yet, has none. @throws AgentRLError USAGE for no folder. */
@@ -26,9 +27,11 @@ export class TraceReader {
 
   /** All of them, in the order of training; those that were written since the last call as well. */
   summaries(): readonly TraceSummary[] {
-    const lines = this.#newLines();
+    const { lines, anew } = this.#index.poll();
+    // Written anew where old traces were removed, or those after the checkpoint that a run went on from.
+    if (anew) this.#forget();
     for (const line of lines) this.#take(line);
-    if (lines.length > 0) this.#list = [...this.#entries.values()].map(withoutPlace);
+    if (anew || lines.length > 0) this.#list = [...this.#entries.values()].map(withoutPlace);
     return this.#list;
   }
 
@@ -49,33 +52,8 @@ export class TraceReader {
     return decodeTrace(block, entry.at, withoutPlace(entry), `${file}, ${id}`);
   }
 
-  #newLines(): string[] {
-    const file = join(this.#folder, "index.jsonl");
-    let descriptor: number;
-    try {
-      descriptor = openSync(file, "r");
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-      throw error;
-    }
-    try {
-      const { ino, birthtimeMs, size } = fstatSync(descriptor);
-      const identity = `${ino} ${birthtimeMs}`;
-      if (identity !== this.#read.identity || size < this.#read.offset) this.#forget(identity);
-      const bytes = readAt(descriptor, this.#read.offset, size - this.#read.offset);
-      // What follows the last line feed is being written, or was torn by a crash.
-      const end = bytes.lastIndexOf(0x0a) + 1;
-      this.#read.offset += end;
-      return bytes.toString("utf8", 0, end).split("\n").slice(0, -1);
-    } finally {
-      closeSync(descriptor);
-    }
-  }
-
-  #forget(identity: string): void {
+  #forget(): void {
     this.#entries.clear();
-    this.#list = [];
-    this.#read = { offset: 0, identity };
     this.#lastStep = -1;
   }
 
@@ -112,16 +90,4 @@ function readPart(file: string, offset: number, length: number): Buffer {
   } finally {
     closeSync(descriptor);
   }
-}
-
-/** Fewer bytes where the file ends before. */
-function readAt(descriptor: number, offset: number, length: number): Buffer {
-  const bytes = Buffer.alloc(length);
-  let done = 0;
-  while (done < length) {
-    const read = readSync(descriptor, bytes, done, length - done, offset + done);
-    if (read === 0) break;
-    done += read;
-  }
-  return bytes.subarray(0, done);
 }
