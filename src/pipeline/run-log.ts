@@ -40,7 +40,7 @@ export type StepContext = Omit<
 > & { engineShare: number | null };
 
 export interface LineSink {
-  write(line: object): void;
+  write(line: RunStep): void;
   /** Where lines may wait for room on the disk: why they still do, or null. */
   drain?(): AgentRLError | null;
 }
