@@ -38,6 +38,13 @@ Examples:
     .option("--lines <n>", "steps that are there already to begin with", wholeNumber(0), 10)
     .option("--no-follow", "end after those")
     .action(tail);
+  runs
+    .command("timeline")
+    .description("draw a run for https://ui.perfetto.dev or chrome://tracing: phases, weights, how busy, episodes")
+    .argument("<run>", "run folder")
+    .requiredOption("--out <file>", "JSON file to write")
+    .option("--episodes <n>", "draw the newest so many of those that its traces hold", wholeNumber(0), 20_000)
+    .action(timeline);
 }
 
 async function list(folder: string, { json }: { json?: string }): Promise<void> {
@@ -152,6 +159,20 @@ async function tail(run: string, { lines, follow }: { lines: number; follow: boo
     });
     if (signal.aborted) process.exitCode = 130;
   });
+}
+
+async function timeline(run: string, { out, episodes }: { out: string; episodes: number }): Promise<void> {
+  const [{ timelineOf }, { assertRun }] = await Promise.all([
+    import("../observe/run-folder/timeline.ts"),
+    import("../observe/run-folder/overview.ts"),
+  ]);
+  assertRun(run);
+  const write = jsonWriter(out, "--out");
+  const drawn = timelineOf(run, { mostEpisodes: episodes });
+  write(drawn);
+  const of = (name: string) => drawn.traceEvents.filter((event) => event.ph === "X" && event.name === name).length;
+  const slices = drawn.traceEvents.filter(({ ph, pid }) => ph === "X" && pid === 2).length;
+  console.log(`${out}: ${of("train")} steps, ${slices} episodes. Open it at https://ui.perfetto.dev.`);
 }
 
 function figure(value: number | null | undefined, digits = 2): string {
