@@ -48,17 +48,21 @@ export class TraceWriter {
   readonly #options: TraceWriterOptions;
   readonly #bytesOf: (token: number) => Uint8Array;
   #store: TraceFiles | null = null;
+  /** What is on the disk of later steps is from before a crash. */
+  #step: number;
 
   /** Does not throw. */
   constructor(options: TraceWriterOptions) {
     this.#options = options;
     this.#bytesOf = tokenBytes(options.tokenizer);
+    this.#step = options.step;
     this.#guarded(() => this.#open());
   }
 
   /** The groups of a step, if it is one that is kept. Does not throw. */
   write(step: number, groups: readonly (readonly Trajectory[])[], advantages: Advantages): void {
     if (step % this.#options.every !== 0) return;
+    this.#step = step - 1;
     this.#guarded(() => {
       const store = this.#store ?? this.#open();
       const block = { summaries: [] as TraceSummary[], traces: [] as Uint8Array[], bytes: 0 };
@@ -83,8 +87,8 @@ export class TraceWriter {
   }
 
   #open(): TraceFiles {
-    const { run, maxBytes, step } = this.#options;
-    this.#store = new TraceFiles(join(run, "traces"), maxBytes, step);
+    const { run, maxBytes } = this.#options;
+    this.#store = new TraceFiles(join(run, "traces"), maxBytes, this.#step);
     return this.#store;
   }
 
@@ -116,11 +120,16 @@ class TraceFiles {
     this.#maxBytes = maxBytes;
     mkdirSync(folder, { recursive: true });
     this.#index = this.#openIndex();
-    const numbers = readdirSync(folder)
-      .flatMap((name) => dataName.exec(name)?.[1] ?? [])
-      .map(Number);
-    for (const number of numbers.sort((a, b) => a - b)) this.#sizes.set(number, statSync(this.#file(number)).size);
-    this.#keep((entry) => entry.step <= step && existsSync(join(folder, entry.file)));
+    const names = readdirSync(folder).flatMap((name) => dataName.exec(name)?.[1] ?? []);
+    try {
+      for (const number of names.map(Number).sort((a, b) => a - b)) {
+        this.#sizes.set(number, statSync(this.#file(number)).size);
+      }
+      this.#keep((entry) => entry.step <= step && existsSync(join(folder, entry.file)));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
   }
 
   append(summaries: readonly TraceSummary[], block: Uint8Array): void {
@@ -139,6 +148,14 @@ class TraceFiles {
   }
 
   #makeRoom(length: number): void {
+    if (length > this.#maxBytes / 2) {
+      throw new AgentRLError("DISK", "Traces are too large for the room that they may take", {
+        where: this.#folder,
+        got: `${length} bytes at once`,
+        expected: `at most half of ${this.#maxBytes} bytes`,
+        hint: "Raise observe.traces.maxMb, or set observe.traces.every: 0.",
+      });
+    }
     const current = [...this.#sizes].at(-1);
     const full = current !== undefined && current[1] > 0 && current[1] + length > this.#maxBytes / files;
     if (current === undefined || full) this.#begin((current?.[0] ?? 0) + 1);
@@ -152,13 +169,6 @@ class TraceFiles {
       gone.push(oldest!);
       this.#keep(({ file }) => !gone.map(nameOf).includes(file));
     }
-    if (used() + length <= this.#maxBytes) return;
-    throw new AgentRLError("DISK", "A trace is larger than all of them may be", {
-      where: this.#folder,
-      got: `${length} bytes`,
-      expected: `at most ${this.#maxBytes} bytes`,
-      hint: "Raise observe.traces.maxMb, or set observe.traces.every: 0.",
-    });
   }
 
   #begin(number: number): void {

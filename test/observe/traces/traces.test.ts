@@ -204,8 +204,18 @@ describe("traces", () => {
     traces.write(2, [group(2)], new Map());
     expect(faults).toHaveLength(2);
     expect(ids()).toEqual(["2-2-0", "2-2-1"]);
-    writer({ maxBytes: 100 }).write(3, [group(3)], new Map());
-    expect(faults.at(-1)!.message).toMatch(/larger than all of them may be/);
+  });
+
+  it("that are too large are told, and those before and after are kept", () => {
+    const traces = writer({ maxBytes: 20_000 });
+    for (const [step, length] of [
+      [1, 40],
+      [2, 8000],
+      [3, 40],
+    ] as const)
+      traces.write(step, [group(step, length)], new Map());
+    expect(faults.map(({ message }) => message)).toEqual([expect.stringMatching(/^Traces are too large/)]);
+    expect(ids()).toEqual(["1-1-0", "1-1-1", "3-3-0", "3-3-1"]);
     expect(() => TraceReader.open(join(run, "nothing"))).toThrow(/no such run/);
   });
 
