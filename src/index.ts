@@ -43,6 +43,8 @@ export {
 export { AgentRLError, type ErrorCode } from "./errors.ts";
 export type { RunEvent } from "./observe/events.ts";
 export { readMetrics } from "./observe/metrics.ts";
+export { TraceReader } from "./observe/traces/reader.ts";
+export type { Trace, TraceSummary } from "./observe/traces/trace.ts";
 export type { SftProgress } from "./pipeline/sft.ts";
 export type { RunStep } from "./pipeline/train.ts";
 export type { Trajectory } from "./rl/trajectory.ts";

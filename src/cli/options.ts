@@ -84,13 +84,13 @@ export function addSet(command: Command): Command {
  * A writer for the --json file. Made before the work starts, so that a path that cannot be written ends the command at
  * once and not after an hour. Without a file it writes nothing.
  */
-export function jsonWriter(file: string | undefined): (value: unknown) => void {
+export function jsonWriter(file: string | undefined, option = "--json"): (value: unknown) => void {
   if (file === undefined) return () => {};
   try {
     mkdirSync(dirname(file), { recursive: true });
     accessSync(existsSync(file) ? file : dirname(file), constants.W_OK);
   } catch (cause) {
-    throw diskError("The --json file cannot be written", file, cause);
+    throw diskError(`The ${option} file cannot be written`, file, cause);
   }
   return (value) => {
     try {
@@ -99,7 +99,7 @@ export function jsonWriter(file: string | undefined): (value: unknown) => void {
       writeFileSync(target, `${JSON.stringify(value, null, 2)}\n`);
       if (target !== file) renameSync(target, file);
     } catch (cause) {
-      throw diskError("The --json file cannot be written", file, cause);
+      throw diskError(`The ${option} file cannot be written`, file, cause);
     }
   };
 }

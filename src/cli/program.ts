@@ -15,7 +15,9 @@ import { addEval } from "./eval.ts";
 import { addExperiment } from "./experiment.ts";
 import { addExport } from "./export.ts";
 import { addInit } from "./init.ts";
+import { addInspect } from "./inspect.ts";
 import { addReplay } from "./replay.ts";
+import { addRuns } from "./runs.ts";
 import { addServe } from "./serve.ts";
 import { addSft } from "./sft.ts";
 import { addTest } from "./test.ts";
@@ -44,6 +46,8 @@ export async function main(args: readonly string[]): Promise<number> {
     addEval,
     addExperiment,
     addSft,
+    addRuns,
+    addInspect,
     addExport,
     addServe,
     addChat,

@@ -8,6 +8,7 @@ import { algorithmConflicts, algorithmNoEffect, algorithmSchema } from "./algori
 import { crossPolicyConflicts, crossPolicyNoEffect, crossPolicySchema } from "./cross-policy.ts";
 import { filtersConflicts, filtersNoEffect } from "./filters.ts";
 import { loraSchema } from "./lora.ts";
+import { observeNoEffect, observeSchema } from "./observe.ts";
 import type { Conflict, NoEffectRule } from "./rules.ts";
 import { samplingNoEffect, samplingSchema } from "./sampling.ts";
 import {
@@ -187,6 +188,7 @@ export const trainSchema = z
     checkpoint: checkpointSchema.prefault({}),
     recovery: recoverySchema.prefault({}),
     evaluation: evaluationSchema.prefault({}),
+    observe: observeSchema.prefault({}),
   })
   .describe("Config of `agentrl train`.");
 
@@ -202,6 +204,7 @@ export const trainNoEffect: readonly NoEffectRule<TrainConfig>[] = [
   ...filtersNoEffect,
   ...trainTasksNoEffect,
   ...samplingNoEffect,
+  ...observeNoEffect,
   {
     path: "optimizer.minLrRatio",
     when: (c) => c.optimizer.schedule === "constant",

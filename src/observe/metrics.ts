@@ -17,35 +17,44 @@ const diskErrors: Record<string, string> = {
 
 export class MetricsSink {
   readonly #file: string;
+  readonly #name: string;
   #fd: number | null;
 
-  /** Opens for appending; a last line that a crash left torn is removed. @throws AgentRLError DISK. */
-  constructor(file: string) {
+  /**
+   * Opens for appending; a last line that a crash left torn is removed.
+   * @param name for messages. @throws AgentRLError DISK.
+   */
+  constructor(file: string, name = "metrics file") {
     this.#file = file;
+    this.#name = name;
     try {
       this.#fd = openSync(file, "a+");
     } catch (cause) {
-      throw diskError("The metrics file cannot be opened", file, cause);
+      throw diskError(`The ${name} cannot be opened`, file, cause);
     }
     try {
       dropTornLine(this.#fd);
     } catch (cause) {
       this.close();
-      throw diskError("The metrics file cannot be read", file, cause);
+      throw diskError(`The ${name} cannot be read`, file, cause);
     }
   }
 
-  /** NaN and infinities, which JSON lacks, are written as "NaN", "Infinity" and "-Infinity". @throws AgentRLError DISK. */
-  write(record: object): void {
-    if (this.#fd === null) throw new AgentRLError("DISK", "The metrics file is closed", { where: this.#file });
-    const line = Buffer.from(`${JSON.stringify(record, (_, value) => plain(value))}\n`);
+  /**
+   * A line each, all of them or none. NaN and infinities, which JSON lacks, are written as "NaN", "Infinity" and "-Infinity".
+   * @throws AgentRLError DISK.
+   */
+  write(...records: object[]): void {
+    if (this.#fd === null) throw new AgentRLError("DISK", `The ${this.#name} is closed`, { where: this.#file });
+    const lines = records.map((record) => `${JSON.stringify(record, (_, value) => plain(value))}\n`);
+    const bytes = Buffer.from(lines.join(""));
     let before: number | null = null;
     try {
       before = fstatSync(this.#fd).size;
       // A nearly full disk takes a part of the line first and fails at the rest.
-      for (let done = 0; done < line.length; ) done += writeSync(this.#fd, line, done);
+      for (let done = 0; done < bytes.length; ) done += writeSync(this.#fd, bytes, done);
     } catch (cause) {
-      throw diskError("A line of metrics could not be written", this.#file, cause, this.#takeBack(before));
+      throw diskError(`A line of the ${this.#name} could not be written`, this.#file, cause, this.#takeBack(before));
     }
   }
 
@@ -66,27 +75,53 @@ export class MetricsSink {
   }
 }
 
-/** Reads metrics back. A torn last line is left out; a step written twice (before and after a resume) counts once. */
-export function readMetrics<T extends { step: number }>(file: string): T[] {
+/**
+ * Reads metrics back. A torn last line is left out; a step written twice (before and after a resume) counts once, and
+ * those after it that the resumed run has not come to again do not.
+ * @throws AgentRLError SAMPLE_FILE naming a line that is no JSON.
+ */
+export function readMetrics<T extends Line>(file: string): T[] {
   const lines = readFileSync(file, "utf8").split("\n");
   lines.pop();
-  const steps = new Map<number, T>();
-  for (const [i, line] of lines.entries()) {
-    let record: T;
+  return stepsOf(parseMetrics<T>(lines, file));
+}
+
+/** @param where Of the lines, for messages. @throws AgentRLError SAMPLE_FILE naming a line that is no JSON. */
+export function parseMetrics<T extends Line>(lines: readonly string[], where: string): T[] {
+  return lines.map((line, i) => {
     try {
-      record = JSON.parse(line) as T;
+      return JSON.parse(line) as T;
     } catch (cause) {
       throw new AgentRLError("SAMPLE_FILE", "A line of the metrics file is not JSON.", {
-        where: `${file}:${i + 1}`,
+        where: `${where}:${i + 1}`,
         got: line,
         expected: "one JSON object a line",
         hint: "Remove this line.",
         cause,
       });
     }
-    steps.set(record.step, record);
+  });
+}
+
+/** What lines of a run's metrics, in the order of the file, come to: one a step, ascending. */
+export function stepsOf<T extends Line>(lines: readonly T[]): T[] {
+  const steps = new Map<number, T>();
+  let newest = Number.NEGATIVE_INFINITY;
+  for (const line of lines) {
+    // The line of an evaluation comes later than those of the steps that were trained meanwhile.
+    if (line.step <= newest && line.evaluation === undefined) {
+      for (let step = line.step; step <= newest; step++) steps.delete(step);
+      newest = line.step;
+    }
+    newest = Math.max(newest, line.step);
+    steps.set(line.step, line);
   }
   return [...steps.values()].sort((a, b) => a.step - b.step);
+}
+
+interface Line {
+  step: number;
+  evaluation?: unknown;
 }
 
 /** AgentRLError "DISK" for a failed file operation, with what to do about it. */

@@ -172,6 +172,9 @@ export class Attempt {
       this.#received(message);
     } else if (message.type === "ignored") {
       this.#options.faults[message.fault]++;
+    } else if (message.type === "traceFailed") {
+      this.#options.faults.traceFailures++;
+      this.#log.noticeOnce("traces", `traces cannot be written, the run goes on without: ${message.error}`);
     } else if (message.type === "trained") {
       this.#trained(message.groups, message.metrics);
     } else if (message.type === "saved") {

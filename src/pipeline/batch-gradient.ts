@@ -11,7 +11,7 @@ import { TrainPass } from "../model/train-pass.ts";
 import { allocateGradients, type GradientArena } from "../model/trained.ts";
 import { ValueHead } from "../model/value-head.ts";
 import type { ComputeWeights } from "../model/weights.ts";
-import type { Sample } from "../rl/advantages/estimator.ts";
+import type { Advantages, Sample } from "../rl/advantages/estimator.ts";
 import {
   forEachScored,
   gatherScored,
@@ -50,6 +50,12 @@ export type GradientMetrics = Pick<
   gradientShares: Record<string, number>;
 };
 
+/** Advantages of what an estimator judged: all but what has no part in the loss where a critic is asked. */
+export interface ComputedGradient {
+  metrics: GradientMetrics;
+  advantages: Advantages;
+}
+
 export class BatchGradient {
   /** Holds the gradient after `compute`. */
   readonly grads: GradientArena;
@@ -86,7 +92,7 @@ export class BatchGradient {
    * @param weights Those that are trained, of version `version`.
    * @throws AgentRLError "NOT_FINITE" naming the token where the loss is not a finite number.
    */
-  async compute(weights: ComputeWeights, groups: Trajectory[][], version: number): Promise<GradientMetrics> {
+  async compute(weights: ComputeWeights, groups: Trajectory[][], version: number): Promise<ComputedGradient> {
     const { lossMean, filters } = this.#config.algorithm;
     const trajectories = groups.flat();
     const overlong = new Set(filters.overlong === "mask" ? trajectories.filter(isOverlong) : []);
@@ -130,7 +136,7 @@ export class BatchGradient {
       }
     });
     const mean = (sum: number, none: number) => (sums.tokens > 0 ? sum / sums.tokens : none);
-    return {
+    const metrics: GradientMetrics = {
       loss: sums.loss,
       entropy: mean(sums.entropy, 0),
       ratio: mean(sums.ratio, 1),
@@ -144,6 +150,7 @@ export class BatchGradient {
       overlongEpisodes: overlong.size,
       gradientShares,
     };
+    return { metrics, advantages: estimate.advantages };
   }
 
   /** The critic's word on every state that a token was sampled in, before anything of the batch is trained. */

@@ -7,6 +7,7 @@ import type { Action, EndReason, Environment, Message, Session } from "../env/en
 import type { Conversation, TurnEnd } from "../generate/engine.ts";
 import type { Sampling, SeedWords } from "../generate/sampling.ts";
 import { EpisodeRecord } from "../rl/episode-record.ts";
+import { fitMessages } from "../rl/fit-messages.ts";
 import { PolicyId, type Trajectory, type Turn } from "../rl/trajectory.ts";
 import { realClock } from "./clock.ts";
 import type { Dialect } from "./dialect.ts";
@@ -35,6 +36,8 @@ export interface EpisodeRequest {
   identity: { task: string; split: string; index: number; group: number; sample: number; seed: number };
   /** Where it says what it waits for. */
   waits?: Waits;
+  /** The record gets the messages as well, as JSON in at most so many bytes. */
+  messageBytes?: number;
 }
 
 /** Tokens of the first messages, ready to open a conversation with. */
@@ -48,7 +51,7 @@ export function promptTokens(dialect: Dialect, environment: Environment, message
  */
 export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
   const { session, conversation, pool, dialect, limits, sampling, seed, identity } = request;
-  const { waits = new Waits(realClock) } = request;
+  const { waits = new Waits(realClock), messageBytes } = request;
   const stepMs = deadlineOf(request.environment);
   const started = performance.now();
   const record = new EpisodeRecord();
@@ -76,11 +79,13 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     if (pool !== undefined) turn.policy = chosen?.name ?? currentPolicy;
     turns.push(turn);
     if (taken.end !== "stop") {
+      messages.push({ role: "assistant", content: dialect.tokenizer.decode(record.tokens.slice(start)) });
       endReason = limitReason(taken.end);
       break;
     }
     const { action, parseFailure } = taken;
     turn.parseFailure = parseFailure;
+    messages.push(toMessage(action));
     if (parseFailure && (limits.endOnFailure ?? "never") !== "never") {
       endReason = "invalid action";
       break;
@@ -94,6 +99,7 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     assertNoFault(result, `${identity.task} ${identity.split}[${identity.index}]`);
     turn.reward = result.reward;
     Object.assign(metrics, result.metrics);
+    messages.push(...result.messages);
     if (result.done) {
       endReason = result.endReason ?? "completed";
       break;
@@ -112,7 +118,6 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
       break;
     }
     record.given(answer);
-    messages.push(toMessage(action), ...result.messages);
   }
 
   const total = performance.now() - started;
@@ -124,7 +129,8 @@ export async function runEpisode(request: EpisodeRequest): Promise<Trajectory> {
     reward: turns.reduce((sum, turn) => sum + turn.reward, 0),
     endReason,
     metrics,
-    timings: { total, environment: environmentMs, generation: total - environmentMs },
+    timings: { ended: Date.now(), total, environment: environmentMs, generation: total - environmentMs },
+    ...(messageBytes !== undefined && { messages: fitMessages(messages, messageBytes) }),
   };
 }
 

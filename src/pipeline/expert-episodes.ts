@@ -81,6 +81,6 @@ export function toTrajectory(episode: ExpertEpisode, dialect: Dialect): Trajecto
     reward,
     endReason: "completed",
     metrics: {},
-    timings: { total: 0, environment: 0, generation: 0 },
+    timings: { ended: 0, total: 0, environment: 0, generation: 0 },
   };
 }

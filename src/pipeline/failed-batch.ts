@@ -84,7 +84,7 @@ export async function replayFailedBatch(file: string): Promise<GradientMetrics &
   const weights = model.adapter === undefined ? base : adapt(device, model.config, base, model.adapter);
   const gradient = new BatchGradient(device, trained, config, taskNames);
   loadCritic(gradient, critic, checkpoint);
-  const metrics = await gradient.compute(weights, groups, state.step);
+  const { metrics } = await gradient.compute(weights, groups, state.step);
   await gradient.critic?.gradientNorm();
   const gradNorm = Math.sqrt(await device.sumSquares(gradient.grads.arena, gradient.grads.layout.length));
   device.destroy();

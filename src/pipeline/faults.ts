@@ -20,6 +20,11 @@ export const faultNames = [
   /** Processes that were killed since nothing moved in them. */
   "hungProcesses",
   "checkpointFailures",
+  /** Times that traces, TensorBoard's file, Weights & Biases or the metrics' port did not take something. */
+  "traceFailures",
+  "tensorboardFailures",
+  "wandbFailures",
+  "prometheusFailures",
   /** Times that the whole machine, or this process, stood still: a laptop's sleep, a stopped process. */
   "clockJumps",
 ] as const;

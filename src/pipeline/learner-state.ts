@@ -15,9 +15,11 @@ import { packTensors, parameterLayout, unpackTensors } from "../model/parameters
 import { learningRate } from "../model/schedule.ts";
 import { trainedLayout } from "../model/trained.ts";
 import type { ValueHeadState } from "../model/value-head.ts";
+import type { Advantages } from "../rl/advantages/estimator.ts";
 import { VersionChecksums } from "../rl/staleness.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { WeightBoard } from "../shm/weight-board.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
 import { BatchGradient } from "./batch-gradient.ts";
 import { batchMetrics } from "./batch-metrics.ts";
 import { readCheckpoint, readStaleWeights, writeCheckpoint } from "./checkpoint.ts";
@@ -37,6 +39,8 @@ export class LearnerState implements Trainer<Trajectory> {
   step = 0;
   /** What the run that is resumed had used up. */
   books: GroupBooks = { trainedGroups: [] };
+  /** Told of each step's groups once it is done. */
+  onTrained: ((step: number, groups: Trajectory[][], advantages: Advantages) => void) | null = null;
   readonly #setup: Setup;
   readonly #config: TrainConfig;
   readonly #device: Device;
@@ -104,6 +108,10 @@ export class LearnerState implements Trainer<Trajectory> {
     return new LearnerState(setup, device, model, board);
   }
 
+  get tokenizer(): Tokenizer {
+    return this.#model.tokenizer;
+  }
+
   /** What a sample is trained on. */
   rewardOf(trajectory: Trajectory): number {
     return this.#gradient.tasks.rewardOf(trajectory);
@@ -121,10 +129,12 @@ export class LearnerState implements Trainer<Trajectory> {
       this.#config.seed + this.step,
     );
     const verified = performance.now();
-    const { gradientShares, ...gradient } = await this.#gradient.compute(this.#current.compute, groups, this.step);
+    const computed = await this.#gradient.compute(this.#current.compute, groups, this.step);
+    const { gradientShares, ...gradient } = computed.metrics;
     const lr = learningRate(scheduleOf(optimizer, this.#config.steps), this.step + 1);
     const { gradNorm, checksum } = await this.#update(lr);
     const done = performance.now();
+    this.onTrained?.(this.step, groups, computed.advantages);
     return {
       step: this.step,
       version: this.step,

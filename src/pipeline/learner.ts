@@ -3,8 +3,9 @@
  * new weights straight into a free slot of the weight board and publishes them.
  */
 import { dirname } from "node:path";
-import { AgentRLError } from "../errors.ts";
+import { AgentRLError, briefly } from "../errors.ts";
 import { layersComputed } from "../model/layer-done.ts";
+import { TraceWriter } from "../observe/traces/writer.ts";
 import type { Trajectory } from "../rl/trajectory.ts";
 import { Ring } from "../shm/ring.ts";
 import { connectToSupervisor, failWith } from "./children.ts";
@@ -19,6 +20,7 @@ let loop: LearnerLoop<Trajectory> | null = null;
 
 async function begin(setup: Setup): Promise<void> {
   const state = await LearnerState.open(setup);
+  keepTraces(setup, state);
   const begun = new LearnerLoop<Trajectory>({
     trainer: state,
     send,
@@ -39,6 +41,21 @@ async function begin(setup: Setup): Promise<void> {
   every(realClock, pulseMs, () => {
     send({ type: "pulse", progress: begun.handled + layersComputed(), doing: begun.doing });
   });
+}
+
+/** What cannot be written is counted; training goes on. */
+function keepTraces({ config, checkpoints }: Setup, state: LearnerState): void {
+  const { every, maxMb } = config.observe.traces;
+  if (every === 0) return;
+  const traces = new TraceWriter({
+    run: dirname(checkpoints),
+    tokenizer: state.tokenizer,
+    every,
+    maxBytes: maxMb * 2 ** 20,
+    step: state.step,
+    onFault: (error) => send({ type: "traceFailed", error: briefly(error) }),
+  });
+  state.onTrained = (step, groups, advantages) => traces.write(step, groups, advantages);
 }
 
 /** Keeps the last good weights, and the batch for `agentrl replay`. @throws the error, with where they are. */

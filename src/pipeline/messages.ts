@@ -132,6 +132,8 @@ export type FromLearner =
   | { type: "saved"; step: number; folder: string }
   /** The disk did not take it; the run goes on. */
   | { type: "checkpointFailed"; step: number; error: string }
+  /** The traces of a step, or a part of them; the run goes on. */
+  | { type: "traceFailed"; error: string }
   | { type: "failed"; message: string; code: string };
 
 /** A set of numbers as ascending inclusive ranges: compact in a checkpoint, exact. */

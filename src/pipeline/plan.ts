@@ -33,6 +33,11 @@ export interface RunPlan {
 /** Bytes of a token in a ring record: the five arrays and the two stamps. */
 const recordBytesPerToken = 4 + 1 + 4 + 4 + 1 + 4 + 4;
 
+/** Most that the messages of an episode may take in its record, for its trace. */
+export function messageBytesOf({ rollout, observe }: TrainConfig): number {
+  return observe.traces.every > 0 ? rollout.contextLimit * 8 + 4096 : 0;
+}
+
 export function maxLagOf(config: TrainConfig): number {
   return { async: config.staleness.maxLag, "one-step-off": 1, sync: 0 }[config.mode];
 }
@@ -51,7 +56,7 @@ export function planRun(config: TrainConfig, model: ModelConfig): RunPlan {
   // The versions that live tokens may carry, the one being written, and one that a slow reader still holds; and those of
   // stale copies. Beyond what a board can hold, tokens of the oldest versions are trained but not compared.
   const boardSlots = Math.min(maxLag + 4 + mostHeld(refreshIntervals(config), maxLag), mostSlots);
-  const largestRecord = rollout.contextLimit * recordBytesPerToken + 4096;
+  const largestRecord = rollout.contextLimit * recordBytesPerToken + messageBytesOf(config) + 4096;
   const pages = conversationsOf(config) * Math.ceil(rollout.contextLimit / ATTENTION_BLOCK);
   const pool = (config.crossPolicy?.pool ?? []).map(({ kind }) => kind);
   const checkpoints = pool.filter((kind) => kind === "checkpoint").length;

@@ -24,7 +24,7 @@ import { frozenWeights } from "./frozen-weights.ts";
 import { GroupPlayer, type OpenGroup } from "./group-player.ts";
 import { type FromRollout, type GroupLease, pulseMs, type Setup, type ToRollout } from "./messages.ts";
 import { openDevice } from "./open-device.ts";
-import { conversationsOf } from "./plan.ts";
+import { conversationsOf, messageBytesOf } from "./plan.ts";
 import { PolicyPool } from "./policy-pool.ts";
 import { loadPolicyText } from "./policy-text.ts";
 import { levelsOf } from "./task-mix.ts";
@@ -204,6 +204,7 @@ class RolloutProcess {
             seed: lease.seed,
           },
           waits: this.#waits,
+          ...(config.observe.traces.every > 0 && { messageBytes: messageBytesOf(config) }),
         });
         return encodeTrajectory(trajectory);
       } finally {

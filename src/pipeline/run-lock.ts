@@ -6,16 +6,14 @@ import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
 import { AgentRLError } from "../errors.ts";
 import { Counters } from "../shm/counters.ts";
-import { segmentName } from "../shm/segment.ts";
+import { segmentName, unlinkStale } from "../shm/segment.ts";
 
 /**
  * @returns what frees the folder again.
  * @throws AgentRLError USAGE when a living process has it.
  */
 export function lockRunFolder(folder: string): () => void {
-  // The folder itself, whatever path leads to it.
-  const { dev, ino } = statSync(folder);
-  const name = segmentName("folder", createHash("sha256").update(`${dev}:${ino}`).digest("hex").slice(0, 12));
+  const name = lockOf(folder);
   let lock: Counters;
   try {
     lock = Counters.create(name);
@@ -34,4 +32,23 @@ export function lockRunFolder(folder: string): () => void {
     lock.unlink();
     lock.close();
   };
+}
+
+/** Whether a living process trains in the folder. */
+export function isRunning(folder: string): boolean {
+  const name = lockOf(folder);
+  if (unlinkStale(name)) return false;
+  try {
+    Counters.open(name).close();
+    return true;
+  } catch (error) {
+    if (error instanceof AgentRLError) return false;
+    throw error;
+  }
+}
+
+function lockOf(folder: string): string {
+  // The folder itself, whatever path leads to it.
+  const { dev, ino } = statSync(folder);
+  return segmentName("folder", createHash("sha256").update(`${dev}:${ino}`).digest("hex").slice(0, 12));
 }

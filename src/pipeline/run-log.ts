@@ -40,7 +40,7 @@ export type StepContext = Omit<
 > & { engineShare: number | null };
 
 export interface LineSink {
-  write(line: object): void;
+  write(line: RunStep): void;
   /** Where lines may wait for room on the disk: why they still do, or null. */
   drain?(): AgentRLError | null;
 }
@@ -53,6 +53,7 @@ export class RunLog {
   #lastStepAt: number;
   /** Lines whose step is being evaluated, by step. */
   readonly #evaluating = new Map<number, RunStep>();
+  readonly #said = new Set<string>();
   readonly totals = { sampledTokens: 0, mismatch: 0, mismatchTokens: 0, maxLag: 0 };
 
   constructor(options: { clock: Clock; sink: LineSink; emit: (event: RunEvent) => void }) {
@@ -74,6 +75,13 @@ export class RunLog {
 
   notice(message: string): void {
     this.#emit({ type: "notice", message });
+  }
+
+  /** The first of what may come again and again. */
+  noticeOnce(kind: string, message: string): void {
+    if (this.#said.has(kind)) return;
+    this.#said.add(kind);
+    this.notice(message);
   }
 
   checkpoint(step: number, folder: string): void {

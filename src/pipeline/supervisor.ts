@@ -22,6 +22,8 @@ export interface SuperviseOptions
   /** Begin from the newest checkpoint; a new run has none. */
   resume: boolean;
   signal?: AbortSignal | undefined;
+  /** Where faults are counted, those of others as well. @default counted anew */
+  faults?: FaultCounts;
 }
 
 export interface RunEnd {
@@ -34,8 +36,7 @@ export interface RunEnd {
 }
 
 export async function supervise(options: SuperviseOptions): Promise<RunEnd> {
-  const { host, log, signal, restarts } = options;
-  const faults = noFaults();
+  const { host, log, signal, restarts, faults = noFaults() } = options;
   let abortedTokens = 0;
   let furthest = -1;
   let inVain = 0;

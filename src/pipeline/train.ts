@@ -11,13 +11,14 @@ import { availableMemory } from "../model/memory.ts";
 import type { RunEvent } from "../observe/events.ts";
 import { MetricsSink } from "../observe/metrics.ts";
 import { PatientMetrics } from "../observe/patient-metrics.ts";
+import { assertSinksUsable, Sinks } from "../observe/sinks/sinks.ts";
 import { type SamplerTask, TaskSampler } from "../rl/sampler.ts";
 import { removeStaleSegments } from "../shm/segment.ts";
 import { latestCheckpoint, readCheckpoint } from "./checkpoint.ts";
 import { Coordinator } from "./coordinator.ts";
 import { deadlineOf } from "./environment-faults.ts";
 import { openEnvironment } from "./environments.ts";
-import type { FaultCounts } from "./faults.ts";
+import { type FaultCounts, noFaults } from "./faults.ts";
 import { assertRunFits } from "./fit.ts";
 import { frozenBytes, frozenStorage } from "./frozen-weights.ts";
 import { withLocalModels } from "./locate-models.ts";
@@ -28,7 +29,7 @@ import { ProcessHost, type RunSetup } from "./process-host.ts";
 import { resolveDevices } from "./run-devices.ts";
 import type { SavedBooks } from "./run-host.ts";
 import { lockRunFolder } from "./run-lock.ts";
-import { RunLog } from "./run-log.ts";
+import { type LineSink, RunLog } from "./run-log.ts";
 import { recordSession } from "./run-record.ts";
 import { type RunEnd, supervise } from "./supervisor.ts";
 import { taskMix, taskNamesOf } from "./task-mix.ts";
@@ -93,13 +94,26 @@ async function runLocked(options: RunOptions): Promise<RunSummary> {
   const { plan, setup, samplerTasks, deadlineMs } = await prepare(options);
   const host = new ProcessHost(setup, plan);
   const file = new MetricsSink(join(out, "metrics.jsonl"));
-  const sink = config.checkpoint.onError === "continue" ? new PatientMetrics(file, notice) : file;
+  const lines = config.checkpoint.onError === "continue" ? new PatientMetrics(file, notice) : file;
+  const faults = noFaults();
+  let sinks: Sinks | null = null;
   try {
     const step = (resume ? host.latest() : null)?.state.step ?? 0;
     writeFileSync(join(out, "config.yaml"), yaml);
     recordSession(out, { step, configHash: setup.configHash, devices: setup.devices });
     emit({ type: "started", step, steps: config.steps });
     const stallMs = stallLimits(config, deadlineMs, notice);
+    const opened = await Sinks.open({
+      ...{ config: config.observe, run: out, settings: config, step, steps: config.steps, faults, notice },
+    });
+    sinks = opened;
+    const sink: LineSink = {
+      write(line) {
+        lines.write(line);
+        opened.line(line);
+      },
+      ...("drain" in lines && { drain: () => lines.drain() }),
+    };
     const log = new RunLog({ clock: host.clock, sink, emit });
     const end = await supervise({
       host,
@@ -107,6 +121,7 @@ async function runLocked(options: RunOptions): Promise<RunSummary> {
       coordinator: (from) => coordinatorOf(config, samplerTasks, plan, from),
       resume,
       signal,
+      faults,
       processes: config.rollout.processes,
       restarts: config.recovery.restarts,
       stallMs,
@@ -114,10 +129,12 @@ async function runLocked(options: RunOptions): Promise<RunSummary> {
       evaluateEvery: config.evaluation.every,
       tasks: setup.taskNames.map((name, i) => ({ name, split: config.tasks[i]!.split })),
     });
+    await opened.close();
     log.finished();
     return summaryOf(end, log);
   } finally {
-    sink.close();
+    await sinks?.close();
+    lines.close();
   }
 }
 
@@ -146,6 +163,7 @@ async function prepare({ config, out, resume = false }: RunOptions) {
   const model = loadModelFolder(from === null ? config.model.path : join(from, "model"), config.model);
   model.tensors.close();
   checkPool(config, model);
+  assertSinksUsable(config.observe);
   const plan = planRun(config, model.config);
   assertRunFits(config, model.config, availableMemory());
   const devices = await resolveDevices(config);
@@ -214,12 +232,19 @@ function checkpointsOf(out: string): string {
 }
 
 /**
- * What a resumed run must agree on: everything but how long it runs, how it is spread over processes and how it is kept
- * alive. The model counts by its content, so that a project may be moved.
+ * What a resumed run must agree on: everything but how long it runs, how it is spread over processes, how it is kept alive
+ * and what it shows. The model counts by its content, so that a project may be moved.
  */
 function configHash(config: TrainConfig): string {
   const model = modelFingerprint(config.model.path);
-  const { steps: _steps, checkpoint: _checkpoint, evaluation: _evaluation, recovery: _recovery, ...rest } = config;
+  const {
+    steps: _steps,
+    checkpoint: _checkpoint,
+    evaluation: _evaluation,
+    recovery: _recovery,
+    observe: _observe,
+    ...rest
+  } = config;
   const {
     processes: _processes,
     threads: _threads,

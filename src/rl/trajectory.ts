@@ -3,7 +3,7 @@
  * rendered twice: what the policy saw is exactly `tokens`, and the loss mask is exactly `sampled`. An agent that edits its
  * history goes on in a new row of the same record: however many rows, it is one trajectory and weighs as one.
  */
-import type { EndReason } from "../env/environment.ts";
+import type { EndReason, Message } from "../env/environment.ts";
 
 /**
  * Which policy produced a token: the one that is trained, a copy of it that lags behind, another model of the same
@@ -66,8 +66,10 @@ export interface Trajectory {
   reward: number;
   endReason: EndReason;
   metrics: Record<string, number>;
-  /** Milliseconds. */
-  timings: { total: number; environment: number; generation: number };
+  /** Milliseconds; `ended` since 1970. */
+  timings: { ended: number; total: number; environment: number; generation: number };
+  /** What was said, for people; the longest texts cut. In a run that keeps traces. */
+  messages?: Message[];
 }
 
 /** Token offsets [start, end) of the contexts of a trajectory, in order. */

@@ -52,6 +52,11 @@ export function removeStaleSegments(): string[] {
     .filter((name) => name.startsWith(prefix) && shm.unlinkStale(name));
 }
 
+/** Removes the name if its creator is dead. @returns whether it did. */
+export function unlinkStale(name: string): boolean {
+  return shm.unlinkStale(checkName(name));
+}
+
 /** Bytes free for new segments; 0 where the system does not tell. */
 export function freeSharedMemory(): number {
   return shm.freeSharedMemory();

@@ -169,7 +169,7 @@ class SimRollout {
       reward,
       endReason: "completed",
       metrics: {},
-      timings: { total: 0, environment: 0, generation: 0 },
+      timings: { ended: 0, total: 0, environment: 0, generation: 0 },
     };
   }
 }

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { stringify } from "yaml";
 import { readMetrics } from "../../src/observe/metrics.ts";
+import { TraceReader } from "../../src/observe/traces/reader.ts";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
@@ -143,6 +144,14 @@ describe("a full disk with checkpoint.onError: continue", () => {
       expect(summary.steps).toBe(14);
       const lines = readMetrics<RunStep>(join(out, "metrics.jsonl"));
       expect(lines.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+      // Traces found no room either: counted, said once, and written again when there was.
+      expect(summary.faults.traceFailures).toBeGreaterThan(0);
+      expect(notices.filter((notice) => notice.startsWith("traces cannot be written"))).toHaveLength(1);
+      const traces = TraceReader.open(out);
+      const traced = new Set(traces.summaries().map(({ step }) => step));
+      expect([1, 2, 14].filter((step) => !traced.has(step))).toEqual([]);
+      expect(traced.size).toBeLessThan(14);
+      for (const { id, tokens } of traces.summaries()) expect(traces.read(id).tokens).toHaveLength(tokens);
     } finally {
       disk.unmount();
     }
@@ -199,6 +208,9 @@ describe("a killed process", () => {
     ]);
     const { trainedGroups } = readCheckpoint(summary.checkpoint).state;
     expect(fromRanges(trainedGroups)).toEqual([...Array(2 * 6).keys()]);
+    const traces = TraceReader.open(options.out).summaries();
+    expect(traces.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6].flatMap((step) => Array(8).fill(step)));
+    expect(new Set(traces.map(({ group, sample }) => `${group} ${sample}`)).size).toBe(6 * 8);
   });
 
   it("(the learner, whenever it starts) ends the run with its cause and its last lines", async () => {

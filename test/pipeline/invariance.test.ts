@@ -122,7 +122,7 @@ function episode(group: number, sample: number, prompt: readonly number[], rewar
     reward,
     endReason: "completed",
     metrics: {},
-    timings: { total: 1, environment: 0, generation: 1 },
+    timings: { ended: 0, total: 1, environment: 0, generation: 1 },
   };
 }
 

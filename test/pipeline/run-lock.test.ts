@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { AgentRLError } from "../../src/errors.ts";
-import { lockRunFolder } from "../../src/pipeline/run-lock.ts";
+import { isRunning, lockRunFolder } from "../../src/pipeline/run-lock.ts";
 import { failureOf } from "../failure.ts";
 import { run, runOptions, temporaryFolder } from "./tiny-run.ts";
 
@@ -21,12 +21,15 @@ it("keeps a second run out of a folder, under any of its names, until the first 
     tasks: [{ name: "kg" }],
   });
   symlinkSync(folder.path, join(folder.path, "alias"));
+  expect(isRunning(folder.path)).toBe(false);
   const free = lockRunFolder(folder.path);
+  expect(isRunning(join(folder.path, "alias"))).toBe(true);
   const error = await failureOf(run({ ...options, out: join(folder.path, "alias") }));
   expect(error.code).toBe("USAGE");
   expect(error.message).toMatch(new RegExp(`in use[\\s\\S]*process ${process.pid}`));
   expect(readdirSync(folder.path)).not.toContain("metrics.jsonl");
   free();
+  expect(isRunning(folder.path)).toBe(false);
   lockRunFolder(folder.path)();
 });
 
@@ -39,6 +42,7 @@ it("is freed by its holder's death", () => {
   })`;
   const killed = spawnSync(process.execPath, ["--import", "tsx", "--eval", source], { encoding: "utf8" });
   expect([killed.stdout, killed.signal]).toEqual(["locked\n", "SIGKILL"]);
+  expect(isRunning(folder.path)).toBe(false);
   const free = lockRunFolder(folder.path);
   expect(() => lockRunFolder(folder.path)).toThrow(AgentRLError);
   free();

@@ -26,7 +26,7 @@ function configOf(algorithm: object, tasks: object[] = []): TrainConfig {
 
 async function gradientOf(groups: Trajectory[][], algorithm: object, tasks: object[] = []) {
   const gradient = new BatchGradient(device, { config: model, lora: null, base: null }, configOf(algorithm, tasks));
-  const metrics = await gradient.compute(weights, groups, 3);
+  const { metrics } = await gradient.compute(weights, groups, 3);
   return { metrics, arena: (await device.readF32(gradient.grads.arena)).slice() };
 }
 
@@ -190,7 +190,7 @@ describe("settings of one task", () => {
   it("go by the names that the environments call themselves", async () => {
     const config = configOf({}, [{ name: "./mine.ts", lossWeight: 0 }]);
     const gradient = new BatchGradient(device, { config: model, lora: null, base: null }, config, names);
-    const { gradientShares } = await gradient.compute(weights, batch(), 3);
+    const { gradientShares } = (await gradient.compute(weights, batch(), 3)).metrics;
     expect(Object.keys(gradientShares)).toEqual(["os", "dbbench"]);
   });
 });

@@ -7,10 +7,13 @@ import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readMetrics } from "../../src/observe/metrics.ts";
+import { TraceReader } from "../../src/observe/traces/reader.ts";
+import type { TraceSummary } from "../../src/observe/traces/trace.ts";
 import { latestCheckpoint, readCheckpoint } from "../../src/pipeline/checkpoint.ts";
 import { policyOf } from "../../src/pipeline/eval-policies.ts";
 import { fromRanges } from "../../src/pipeline/messages.ts";
 import type { RunStep } from "../../src/pipeline/train.ts";
+import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { killedAfter, makeModel, run, runOptions, tasks, temporaryFolder } from "./tiny-run.ts";
 
 const folder = temporaryFolder();
@@ -98,8 +101,51 @@ describe("a synchronous run", () => {
     expect(second.summary.steps).toBe(4);
     const lines = readMetrics<RunStep>(join(folder.path, "stopped", "metrics.jsonl"));
     expect(lines.map((line) => line.checksum)).toEqual(one.steps.map((step) => step.checksum));
+    expect(tracesOf("stopped").map(withoutTimings)).toEqual(tracesOf("sync-one").map(withoutTimings));
+  });
+
+  it("keeps what it trained as traces", () => {
+    const reader = TraceReader.open(join(folder.path, "sync-one"));
+    const traces = reader.summaries();
+    expect(traces).toHaveLength(4 * 16);
+    const tokenizer = Tokenizer.load(model);
+    for (const { step, reward, sampledTokens } of one.steps) {
+      const ofStep = traces.filter((trace) => trace.step === step);
+      expect(sum(ofStep.map((trace) => trace.sampledTokens))).toBe(sampledTokens);
+      expect(sum(ofStep.map((trace) => trace.reward)) / 16).toBeCloseTo(reward, 12);
+      // Each step trains what the weights before it sampled.
+      expect(new Set(ofStep.flatMap(({ versions }) => versions))).toEqual(new Set([step - 1]));
+      // GRPO compares the samples of a group with their mean.
+      for (const group of new Set(ofStep.map((trace) => trace.group))) {
+        expect(sum(ofStep.filter((trace) => trace.group === group).map((trace) => trace.advantage))).toBeCloseTo(0, 5);
+      }
+    }
+    for (const { id, tokens, turns, sampledTokens, advantage } of traces) {
+      const trace = reader.read(id);
+      expect(trace.tokens).toHaveLength(tokens);
+      expect(trace.tokenTexts.join("")).toBe(tokenizer.decode(trace.tokens));
+      expect(trace.messages.filter(({ role }) => role === "assistant")).toHaveLength(turns);
+      for (const { role, content } of trace.messages.slice(0, 2)) {
+        if (role !== "assistant") expect(trace.tokenTexts.join("")).toContain(content);
+      }
+      expect(trace.mask.filter((flag) => flag === 1)).toHaveLength(sampledTokens);
+      expect([...trace.advantages].filter((value, i) => trace.mask[i] === 0 && value !== 0)).toEqual([]);
+      expect(sum(trace.advantages) / sampledTokens).toBeCloseTo(advantage, 5);
+    }
   });
 });
+
+function sum(values: Iterable<number>): number {
+  return [...values].reduce((total, value) => total + value, 0);
+}
+
+function tracesOf(run: string): readonly TraceSummary[] {
+  return TraceReader.open(join(folder.path, run)).summaries();
+}
+
+function withoutTimings({ timings: _, ...summary }: TraceSummary) {
+  return summary;
+}
 
 describe("a run with a KL penalty", () => {
   it("starts at exactly 0 from its reference, goes away from it, and keeps it over a resume", async () => {

@@ -39,6 +39,6 @@ export function trajectory(options: {
     reward,
     endReason,
     metrics: { level: 2 },
-    timings: { total: 1, environment: 0.5, generation: 0.5 },
+    timings: { ended: 0, total: 1, environment: 0.5, generation: 0.5 },
   };
 }
