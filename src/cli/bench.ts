@@ -1,8 +1,8 @@
-/** `agentrl bench async|controller|gemm|kernels|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
+/** `agentrl bench async|controller|decode|gemm|kernels|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
 import { type Command, Option } from "commander";
 import { type ProfileName, profileNames } from "../device/webgpu/profile.ts";
 import { interruptible } from "./interrupt.ts";
-import { addJson, addSet, collect, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
+import { addJson, addSet, collect, collectNumbers, jsonWriter, numberFrom, wholeNumber } from "./options.ts";
 
 interface AsyncOptions {
   model?: string;
@@ -12,6 +12,18 @@ interface AsyncOptions {
   quick?: boolean;
   set?: string[];
   out?: string;
+  json?: string;
+}
+
+interface DecodeOptions {
+  model: string;
+  llama: string;
+  weights?: "f32" | "f16" | "bf16";
+  batch?: number[];
+  threads?: number;
+  prompt?: number;
+  tokens?: number;
+  rounds?: number;
   json?: string;
 }
 
@@ -70,6 +82,24 @@ export function addBench(program: Command): void {
     const size = quick ? quickBench : {};
     const set = [...(size.set ?? []), ...(options.set ?? [])];
     writeJson(await interruptible((signal) => benchAsync({ ...size, ...options, set, signal })));
+  });
+  const decode = bench
+    .command("decode")
+    .description("tokens/s of conversations that decode together, beside llama.cpp on the same file, in one run")
+    .requiredOption("--model <file>", "GGUF file of the model, F16 for a like comparison")
+    .requiredOption("--llama <folder>", "folder in which node-llama-cpp is installed")
+    .addOption(
+      new Option("--weights <type>", "how our matrices are kept, f16 by default").choices(["f32", "f16", "bf16"]),
+    )
+    .option("--batch <n>", "conversations at once (repeatable); 1, 8 and 32 by default", collectNumbers(wholeNumber(1)))
+    .option("--threads <n>", "compute threads of each side", wholeNumber(1))
+    .option("--prompt <n>", "tokens of a prompt", wholeNumber(2))
+    .option("--tokens <n>", "tokens decoded of each conversation", wholeNumber(1))
+    .option("--rounds <n>", "turns of each side", wholeNumber(1));
+  addJson(decode).action(async ({ json, batch, ...options }: DecodeOptions) => {
+    const writeJson = jsonWriter(json);
+    const { benchDecode } = await import("../bench/decode.ts");
+    writeJson(await benchDecode({ ...options, ...(batch !== undefined && { batches: batch }) }));
   });
   const gemm = bench
     .command("gemm")

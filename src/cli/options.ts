@@ -34,6 +34,11 @@ export function collect(text: string, before: string[] = []): string[] {
   return [...before, text];
 }
 
+/** The same, of an option whose values are numbers. */
+export function collectNumbers(parse: (text: string) => number): (text: string, before?: number[]) => number[] {
+  return (text, before = []) => [...before, parse(text)];
+}
+
 /** The `--setting` flags, `key=value`; a value that reads as a number or a boolean is one. */
 export function settingsFrom(
   pairs: readonly string[] | undefined,
