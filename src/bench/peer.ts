@@ -3,13 +3,13 @@
  * matrix product, and a whole training step of a model of the tiny one's sizes (same weights, same loss).
  */
 import { WebGpuDevice } from "../device/webgpu/webgpu-device.ts";
-import { AgentRLError } from "../errors.ts";
 import { initWeights } from "../model/init.ts";
 import { AdamW } from "../model/optimizer.ts";
 import { TrainPass } from "../model/train-pass.ts";
 import { Weights } from "../model/weights.ts";
 import { modelOf } from "./encoding.ts";
 import { kernelShapes } from "./kernel-cases.ts";
+import { expectSameLosses } from "./same-losses.ts";
 import { loadTfjs, type Tf } from "./tfjs.ts";
 import { TfjsModel } from "./tfjs-model.ts";
 import { median } from "./timing.ts";
@@ -144,15 +144,4 @@ async function trainingStep(device: WebGpuDevice, tf: Tf, rounds: number): Promi
   const result = await inTurns(`training step, ${rows} tokens`, rounds, ours, theirs);
   expectSameLosses(losses);
   return result;
-}
-
-/** Both sides computed the same model: the losses of every step agree. */
-function expectSameLosses({ ours, theirs }: { ours: number[]; theirs: number[] }): void {
-  const at = ours.findIndex((loss, step) => !(Math.abs(loss - theirs[step]!) <= 2e-3 * loss));
-  if (at < 0) return;
-  throw new AgentRLError("DEVICE", "the two sides do not train the same model", {
-    where: `loss of step ${at + 1}`,
-    got: ours[at],
-    expected: `${theirs[at]} within 0.2 %`,
-  });
 }

@@ -1,4 +1,4 @@
-/** `agentrl bench async|controller|decode|gemm|kernels|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
+/** `agentrl bench async|controller|decode|gemm|kernels|lora|peer|ring`: measurements that a reader can repeat, each beside a reference taken in the same run. */
 import { type Command, Option } from "commander";
 import { type ProfileName, profileNames } from "../device/webgpu/profile.ts";
 import { interruptible } from "./interrupt.ts";
@@ -39,6 +39,17 @@ interface KernelsOptions {
   shape?: "tiny" | "small";
   operator?: string[];
   seconds?: number;
+  json?: string;
+}
+
+interface LoraOptions {
+  model: string;
+  python: string;
+  rank?: number;
+  sequences?: number;
+  length?: number;
+  threads?: number;
+  rounds?: number;
   json?: string;
 }
 
@@ -129,6 +140,23 @@ export function addBench(program: Command): void {
     writeJson(
       await benchKernels({ ...options, ...shapes, ...(operator === undefined ? {} : { operators: operator }) }),
     );
+  });
+  const lora = bench
+    .command("lora")
+    .description(
+      "a training step of a LoRA adapter beside PyTorch with PEFT: same model, adapter and tokens, in one run",
+    )
+    .requiredOption("--model <path>", "model's folder or GGUF file")
+    .requiredOption("--python <file>", "Python that has torch, transformers and peft")
+    .option("--rank <n>", "rank of the adapter", wholeNumber(1))
+    .option("--sequences <n>", "sequences of a step", wholeNumber(1))
+    .option("--length <n>", "tokens of a sequence", wholeNumber(2))
+    .option("--threads <n>", "compute threads of each side", wholeNumber(1))
+    .option("--rounds <n>", "turns of each side", wholeNumber(1));
+  addJson(lora).action(async ({ json, ...options }: LoraOptions) => {
+    const writeJson = jsonWriter(json);
+    const { benchLora } = await import("../bench/lora.ts");
+    writeJson(await benchLora(options));
   });
   const peer = bench
     .command("peer")
