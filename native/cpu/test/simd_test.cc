@@ -8,6 +8,7 @@
 
 #include "check.h"
 
+using namespace agentrl;
 using namespace agentrl::plain;
 
 int main() {
