@@ -22,6 +22,8 @@ interface LlamaFile {
     batchSize: number;
     sequences: number;
     threads: number;
+    experimentalKvCacheKeyType?: "F32";
+    experimentalKvCacheValueType?: "F32";
   }): Promise<LlamaContext>;
   dispose(): Promise<void>;
 }
@@ -46,8 +48,14 @@ export interface Llama {
 }
 
 /** @throws AgentRLError USAGE when the folder does not hold the package. */
-export async function openLlama(options: { folder: string; model: string; threads: number }): Promise<Llama> {
-  const { folder, model: modelPath, threads } = options;
+export async function openLlama(options: {
+  folder: string;
+  model: string;
+  threads: number;
+  /** f16 is llama.cpp's own choice. @default f16 */
+  kvCache?: "f16" | "f32";
+}): Promise<Llama> {
+  const { folder, model: modelPath, threads, kvCache = "f16" } = options;
   const entry = join(resolve(folder), "node_modules", "node-llama-cpp", "dist", "index.js");
   if (!existsSync(entry)) {
     throw new AgentRLError("USAGE", "node-llama-cpp is not installed in the folder given", {
@@ -66,6 +74,7 @@ export async function openLlama(options: { folder: string; model: string; thread
         batchSize: 512,
         sequences: prompts.length,
         threads,
+        ...(kvCache === "f32" && { experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32" }),
       });
       const sequences = prompts.map(() => context.getSequence());
       const firsts: number[] = [];
